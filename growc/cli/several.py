@@ -25,7 +25,10 @@ def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence
         return _launched(workers, given) if workers > 1 else command(options)
     with joined() as options.ranks:
         if options.ranks.rank:
-            return int(options.ranks.serve())
+            try:
+                return int(options.ranks.serve())
+            except KeyboardInterrupt:  # the first process tells of it
+                return INTERRUPTED
         status = INTERRUPTED
         try:
             status = command(options)

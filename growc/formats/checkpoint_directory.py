@@ -168,7 +168,8 @@ class CheckpointDirectory:
         from growc.checkpoint.check.compare import compare
 
         progress("running both models", 0, 0)
-        return compare(ports, source, result, inputs=None if inputs is None else Path(inputs))
+        given = None if inputs is None else Path(inputs)
+        return compare(ports, source, result, inputs=given, ranks=self.ranks)
 
     def in_wider(
         self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
@@ -183,7 +184,7 @@ class CheckpointDirectory:
         if twins is None:
             return {}
         given = None if inputs is None else Path(inputs)
-        found = compare(ports_of(c), *twins, inputs=given, exported=False)
+        found = compare(ports_of(c), *twins, inputs=given, exported=False, ranks=self.ranks)
         return {"With weights that were never rounded": found}
 
 

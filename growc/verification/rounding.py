@@ -89,6 +89,16 @@ class Rounding:
         for name in expected.keys() & seen.keys():
             self.plain = max(self.plain or 0.0, compare(expected[name], seen[name]).regular)
 
+    def join(self, other: Rounding) -> None:
+        """Other cases."""
+        self.largest = max(self.largest, other.largest)
+        if other.plain is not None:
+            self.plain = max(self.plain or 0.0, other.plain)
+        for name, count in other.unstable.items():
+            self.unstable[name] = self.unstable.get(name, 0) + count
+        self.odd |= other.odd
+        self.notes += [note for note in other.notes if note not in self.notes]
+
     def note(self, label: str, error: GrowError | OSError) -> None:
         """Remember that a way could not be taken."""
         reason = str(error)

@@ -124,6 +124,7 @@ class Comparison:
             self.reports.setdefault(name, []).extend(reports)
         for note in other.notes:
             self._note(note)
+        self.rounding.join(other.rounding)
 
     def _compared(self, name: str, output: Array, grown: Array | None) -> OutputReport:
         """How far an output moved, on the source's units; as distributions too where it holds logits."""

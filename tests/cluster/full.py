@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import yaml
 from full_runs import Record, heed_interrupts
 
 HERE = Path(__file__).parent
@@ -44,6 +47,14 @@ stack layers to 5 by last with zero outputs
 """
 TRILLION = {"hidden_size": 8192, "moe_intermediate_size": 8192, "num_experts": 2560, "num_hidden_layers": 2}
 TRILLION |= {"num_attention_heads": 64, "num_key_value_heads": 8}
+
+
+TRIM = 'measure importance on "data.npz"\nsubclone ffn to ffn / 2 by importance\n'
+NODES = """SLURM_JOB_NUM_NODES=2 SLURM_JOB_ID=7 PROCESSES=1
+scontrol() { echo localhost; }
+srun() { "$@" & "$@" & wait -n && wait -n; }
+"""
+"""What Slurm gives a job, as two agents on one machine."""
 
 
 def started(command: list[Any], folder: Path, processes: int = 0, restarts: int = 0) -> subprocess.Popen[str]:
@@ -199,9 +210,7 @@ def killed(folder: Path, restarts: int, rank: int) -> dict[str, Any]:
 
 def trained(folder: Path) -> dict[str, Any]:
     """Trained under FSDP2 by two ranks, grown, trained on by three."""
-    home = folder / "home"
-    home.mkdir()
-    (home / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **TRAINED}))
+    home = _home(folder / "home").parent
     (folder / "wider.grow").write_text(WIDER)
     script = [HERE / "train.py"]
     before = json.loads(
@@ -219,8 +228,6 @@ def trained(folder: Path) -> dict[str, Any]:
 
 def measured(folder: Path) -> dict[str, Any]:
     """Importance by one process and by two."""
-    import numpy as np
-
     model("Mixtral", folder)
     words = np.random.default_rng(0).integers(0, 8000, (65, 32))
     np.savez(folder / "data.npz", input_ids=words)
@@ -269,6 +276,66 @@ def planned(folder: Path) -> dict[str, Any]:
     }
 
 
+def documented(folder: Path) -> dict[str, Any]:
+    """Every command of docs/cluster.md, by two processes; jobs by two agents, one for each node."""
+    text = (HERE.parents[1] / "docs/cluster.md").read_text()
+    place = folder / "documented"
+    place.mkdir()
+    ended(started([*[HERE / "train.py"], _home(place / "model"), "-", place / "saved", 20], folder, 2))
+    (place / "wider.grow").write_text("widen ffn to 2 * ffn with neighbor copy\n")
+    (place / "trim.grow").write_text(TRIM)
+    given = [
+        "-m",
+        "growc",
+        "apply",
+        "-e",
+        "",
+        "saved",
+        "--model",
+        "model",
+        "-o",
+        "plain",
+        "--weights",
+        "safetensors",
+    ]
+    ended(started(given, place))
+    shutil.copytree(place / "plain", place / "model", dirs_exist_ok=True)
+    shutil.rmtree(place / "plain")
+    np.savez(place / "data.npz", input_ids=np.random.default_rng(0).integers(0, 120, (17, 16)))
+    commands = re.findall(r"^\$ (.*)$", text, re.M)
+    for command in commands:
+        shell(command, place)
+    [script] = re.findall(r"^```bash\n(.*?)^```$", text, re.S | re.M)
+    [job] = re.findall(r"^```yaml\n(.*?)^```$", text, re.S | re.M)
+    shell(f"{NODES}\n{script}", place)
+    [container] = list(yaml.safe_load_all(job))[1]["spec"]["template"]["spec"]["containers"]
+    pod = " ".join([*container["command"], *container["args"]]).replace("growc-0.growc", "localhost")
+    shell(f"{pod} & {pod} & wait -n && wait -n", place)
+    made = [
+        digests(place / name)["model.safetensors"]
+        for name in ("wider", "wider.two", "wider.slurm", "wider.pods")
+    ]
+    assert len(set(made)) == 1
+    return {"commands": len(commands) + 2}
+
+
+def _home(folder: Path) -> Path:
+    folder.mkdir()
+    path = folder / "config.json"
+    path.write_text(json.dumps({"architectures": ["LlamaForCausalLM"], **TRAINED}))
+    return path
+
+
+def shell(command: str, folder: Path) -> None:
+    """A command as somebody types it who has an environment with growc."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=own, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+
+
 CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "same bytes, bfloat16 in several files": lambda folder: same_bytes("Llama", folder),
     "same bytes, a mixture of experts": lambda folder: same_bytes("Mixtral", folder),
@@ -278,6 +345,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "FSDP2 on two ranks, grown, on three": trained,
     "importance by two": measured,
     "a plan of a trillion weights": planned,
+    "the commands of docs/cluster.md": documented,
 }
 
 

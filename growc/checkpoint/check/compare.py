@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import nn
 
 from growc.checkpoint.check.run import Loaded, load
 from growc.checkpoint.files.directory import Checkpoint, config_of
+from growc.checkpoint.files.homes import described_in, home_of
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs, without_cache
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
@@ -23,6 +24,7 @@ from growc.formats.onnx_file import OnnxFile
 from growc.modules.compare import IN_SINGLE
 from growc.passes.finish.interface import Ports
 from growc.plans.unitmaps import NumberMap
+from growc.system.ranks import ALONE, Ranks
 from growc.system.workshop import scratch_folder
 from growc.verification.feeds import named_arrays
 from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
@@ -42,25 +44,74 @@ def compare(
     *,
     inputs: Path | None = None,
     exported: bool = True,
+    ranks: Ranks = ALONE,
 ) -> Verification:
     """Run both on the same cases: those of a `.npz` file, else drawn ones.
 
     With weights of 16 bits both compute in single precision as well: in 16 bits nearly all would be hidden.
-    exported: compare both as ONNX files too. Raises GrowError (G308, G403) where one cannot be loaded or run.
+    exported: compare both as ONNX files too. ranks: who runs the cases, each of which is one process's.
+    Raises GrowError (G308, G403) where one cannot be loaded or run.
     """
     before, after = load(source), load(result)
+    job = CompareCases(ports, source, result, inputs, home_of(source))
+    cases = job.cases(before)
+    measured = _joined(ranks.each(job, partial(job.own, before, after, cases))).summed_up()
     narrow = Checkpoint.open(source, before.module.state_dict()).narrow
-    cases = _read(inputs, source) if inputs is not None else _drawn(before, source, result, ports)
-    few = cases if before.whole or not narrow else cases[:1]  # of large ones most are run in single precision
-    measured = _measured(ports, before, after, _others(source, before, narrow), few, narrow)
     if exported:
         measured = replace(measured, **_exported(ports, before, after, cases[0], measured.notes))
     if not narrow:
         return measured
-    before, after = load(source, torch.float32), load(result, torch.float32)
-    other = partial(load, source, torch.float32, moves=True)
-    single = _measured(ports, before, after, [other], cases, narrow)
+    del before, after
+    single = _joined(ranks.each(replace(job, single=True))).summed_up()
     return replace(measured, beside={IN_SINGLE: single, **measured.beside})
+
+
+@dataclass(frozen=True)
+class CompareCases:
+    """The job of each process: every so many a case, by its number. home: the folder of the source's config.
+    single: in single precision.
+    """
+
+    ports: Ports
+    source: Path
+    result: Path
+    inputs: Path | None
+    home: Path
+    single: bool = False
+
+    def __call__(self, rank: int, size: int) -> Comparison | None:
+        """What its cases show, the source's own rounding among that; None where it has none."""
+        kind = torch.float32 if self.single else None
+        with described_in(self.source, self.home):
+            before = load(self.source, kind)
+            return self.own(before, load(self.result, kind), self.cases(before), rank, size)
+
+    def own(
+        self, before: Loaded, after: Loaded, cases: Sequence[Case], rank: int, size: int
+    ) -> Comparison | None:
+        """The same, with all in memory."""
+        narrow = Checkpoint.open(self.source, before.module.state_dict()).narrow
+        if narrow and not (before.whole or self.single):
+            cases = cases[:1]  # of large ones most are run in single precision
+        if not (mine := cases[rank::size]):
+            return None
+        moved: Callable[[], Loaded] = partial(load, self.source, torch.float32, moves=True)
+        others = [moved] if self.single else _others(self.source, before, narrow)
+        return _measured(self.ports, before, after, others, mine, narrow)
+
+    def cases(self, before: Loaded) -> list[Case]:
+        """All cases, of all processes."""
+        if self.inputs is not None:
+            return _read(self.inputs, self.source)
+        return _drawn(before, self.source, self.result, self.ports)
+
+
+def _joined(found: Sequence[Comparison | None]) -> Comparison:
+    """What all processes have seen."""
+    first, *others = (one for one in found if one is not None)
+    for other in others:
+        first.join(other)
+    return first
 
 
 def _others(source: Path, own: Loaded, narrow: bool) -> list[Callable[[], Loaded]]:
@@ -76,7 +127,7 @@ def _measured(
     others: Sequence[Callable[[], Loaded]],
     cases: Sequence[Case],
     narrow: bool,
-) -> Verification:
+) -> Comparison:
     """How far `after` is from `before`, and `others` from it, of which one is in memory at a time."""
     maps, rounding = ports.input_maps(), Rounding(slack=NARROW_SLACK if narrow else SLACK)
     found = Comparison(ports.output_maps(), ports.renamed, ports.logits, rounding)
@@ -86,7 +137,7 @@ def _measured(
         found.add(outputs, grown)
     for other in others:
         _add_rounding(rounding, other(), cases, expected)
-    return found.summed_up()
+    return found
 
 
 def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
