@@ -15,7 +15,7 @@ from growc.ir.graph import wide
 from growc.plans.first_axis import FirstAxis
 from growc.plans.other_axes import across
 from growc.plans.plan import DRAWN, ONE, AxisStep, Layout, LeafStep, Normed, WeightPlan
-from growc.plans.rows import Rows, choice, stored
+from growc.plans.rows import Flat, Rows, as_rows, choice, stored
 from growc.recipe.fills import new_units
 
 Read = Callable[[str], Array]
@@ -37,12 +37,14 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
     return planned(plan, source, read).whole().reshape(plan.after)
 
 
-def planned(plan: WeightPlan, source: Array, read: Read | None = None) -> Rows:
-    """The same values by rows, which are computed when they are asked for; a number is a row."""
+def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) -> Rows:
+    """The same values by rows, which are computed when they are asked for; a number is a row. A source may be
+    known by its rows, too.
+    """
     if plan.literal is not None:
         return stored(np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after))
     if not plan.changed:
-        return stored(source)
+        return as_rows(source)
     if plan.normed is not None:
         rows = stored(_normed(plan.normed, read))
     else:
@@ -56,11 +58,11 @@ def planned(plan: WeightPlan, source: Array, read: Read | None = None) -> Rows:
 
 
 def _stepped(
-    steps: Sequence[AxisStep], source: Array, read: Read | None, shift: float, computed: bool = True
+    steps: Sequence[AxisStep], source: Array | Rows, read: Read | None, shift: float, computed: bool = True
 ) -> Rows:
     """A tensor with its shift after some steps; 16-bit numbers as float32, where they are computed with."""
     std = _deviation(source) if any(draws(step) for step in steps) else 0.0
-    rows = stored(source)
+    rows = as_rows(source)
     if computed and source.dtype.itemsize == 2 and source.dtype.kind not in "iu":
         rows = rows.then(lambda x: x.astype(np.float32))
     if shift:
@@ -87,22 +89,22 @@ def _along(step: AxisStep, rows: Rows, other: Rows | None, std: float, factors: 
     return choice(made, first.along(step.layout, other), new)
 
 
-def _deviation(source: Array) -> float:
+def _deviation(source: Array | Rows) -> float:
     """Its standard deviation in double precision, as numpy computes it of the whole."""
-    flat = np.asarray(source).reshape(-1)
-    if flat.dtype.kind == "c":
-        return float(np.std(wide(flat)))
-    mean = _sum(flat, lambda x: x) / len(flat)
-    return float(np.sqrt(_sum(flat, lambda x: (x - mean) ** 2) / len(flat)))
+    if source.dtype.kind == "c":
+        return float(np.std(wide(source.whole() if isinstance(source, Rows) else np.asarray(source))))
+    flat = Flat(as_rows(source))
+    mean = _sum(flat, 0, len(flat), lambda x: x) / len(flat)
+    return float(np.sqrt(_sum(flat, 0, len(flat), lambda x: (x - mean) ** 2) / len(flat)))
 
 
-def _sum(flat: Array, term: Callable[[Floats], Floats]) -> float:
+def _sum(flat: Flat, start: int, stop: int, term: Callable[[Floats], Floats]) -> float:
     """Terms added up in the order of numpy: by halves, whose length is a multiple of eight."""
-    if len(flat) <= CHUNK:
-        return float(np.add.reduce(term(wide(flat))))
-    half = len(flat) // 2
-    half -= half % 8
-    return _sum(flat[:half], term) + _sum(flat[half:], term)
+    if stop - start <= CHUNK:
+        return float(np.add.reduce(term(wide(flat.read(start, stop)))))
+    half = (stop - start) // 2
+    half += start - half % 8
+    return _sum(flat, start, half, term) + _sum(flat, half, stop, term)
 
 
 def _normed(normed: Normed, read: Read | None) -> Array:

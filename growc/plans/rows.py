@@ -130,6 +130,29 @@ def stored(array: Array) -> Rows:
     return Rows(len(plain), plain.shape[1:], plain.dtype, read)
 
 
+def as_rows(source: Array | Rows) -> Rows:
+    """The rows of what may be known by them already."""
+    return source if isinstance(source, Rows) else stored(source)
+
+
+class Flat:
+    """The elements of a tensor in their order, some at a time; the rows that were read last are kept."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows, self.range, self.block = rows, (0, 0), np.empty(0, rows.dtype)
+
+    def __len__(self) -> int:
+        return self.rows.count * self.rows.width
+
+    def read(self, start: int, stop: int) -> Array:
+        """Elements start..stop."""
+        width = max(1, self.rows.width)
+        first, last = start // width, -(-stop // width)
+        if self.range != (first, last):
+            self.range, self.block = (first, last), self.rows.read(np.arange(first, last)).reshape(-1)
+        return self.block[start - first * width : stop - first * width]
+
+
 def runs(numbers: Ints) -> Iterator[tuple[int, int, int]]:
     """Numbers that follow each other: the place of the first, the first, and how many."""
     ends = [*(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]

@@ -93,6 +93,8 @@ def _read(grown: Grown, share: Share) -> Iterator[int]:
     if not names:
         yield _written(share)
     elif share.part.whole:
-        yield from (grown.reads(name, range(grown.entry(name).rows)) for name in names)
+        some = share.part.rows_of
+        for name in names:
+            yield grown.reads(name, range(*some) if some else range(grown.entry(name).rows))
     else:
         yield from (grown.reads(name, rows) for name, rows in zip(names, share.rows.values(), strict=True))

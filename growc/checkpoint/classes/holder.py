@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from growc.dialects.transformers.config.trials import Build
+    from growc.plans.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ class Holder(ABC):
     @abstractmethod
     def read(self, name: str) -> Array:
         """One tensor of the class's state, by any of its names, as it is stored."""
+
+    def rows(self, name: str) -> Rows | None:
+        """One tensor by its rows, where it is stored in parts that need not be joined to be read."""
+        return None
 
     def has(self, name: str) -> bool:
         """Whether the values of a tensor are known."""

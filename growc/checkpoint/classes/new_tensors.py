@@ -18,7 +18,7 @@ from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.classes.outlined import Outlined
 from growc.checkpoint.files.key_mapping import in_file
 from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
-from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.safetensors_file import DTYPES, Entry
 from growc.checkpoint.files.shards import SHARD_SIZE, Part
 from growc.checkpoint.files.shares import Tell, quiet
 from growc.checkpoint.files.torch_tensors import on_disk
@@ -202,8 +202,13 @@ class GrownWeights(Generic[H]):
     def make(self, name: str) -> Rows:
         """One tensor of the result, by rows."""
         plan = self.plans[name]
-        old = self.source.read(self.origin(name))
-        made = planned(plan, np.zeros(old.shape, old.dtype) if plan.zero else old, self.read)
+        origin = self.origin(name)
+        old: Array | Rows
+        if plan.zero:
+            old = np.zeros(plan.before, DTYPES[self.source.entry(origin).dtype])
+        else:
+            old = self.source.rows(origin) or self.source.read(origin)
+        made = planned(plan, old, self.read)
         factor = self.factors.get(name)
         return made if factor is None or not factor.shift else made.then(factor.of)
 

@@ -18,6 +18,8 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 if TYPE_CHECKING:
     from torch import nn
 
+    from growc.plans.rows import Rows
+
 
 @dataclass(frozen=True)
 class Opened(Holder):
@@ -53,6 +55,10 @@ class Opened(Holder):
     def read(self, name: str) -> Array:
         """From the file."""
         return self.names.read(self.stored[name])
+
+    def rows(self, name: str) -> Rows | None:
+        """From the file, where it has parts of it."""
+        return self.names.rows(self.stored[name])
 
 
 def _stored(path: Path, module: nn.Module, names: ModuleNames) -> dict[str, str]:

@@ -10,14 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from growc.algebra.indexmap import Array
-from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.safetensors_file import DTYPES, Entry
 from growc.checkpoint.files.shards import Part
 from growc.checkpoint.files.torch_tensors import entry_of, without_data
+from growc.checkpoint.files.views import Uncopied, View, rows_of_parts, together, views
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
+from growc.errors.diagnostic import Attempt
 from growc.plans.rows import Rows, stored
 
 if TYPE_CHECKING:
@@ -69,6 +74,13 @@ class _Conversion:
             return {self.rename(self.transform.target_patterns[0]): make(name)}
         return {n: stored(array) for n, array in self.arrays(whole).items()}
 
+    def views(self, entries: Mapping[str, Entry]) -> dict[str, list[View]] | None:
+        """For each tensor that goes in, its parts among the results; None where they are not all of it."""
+        given = {name: without_data(entries[name]) for _, name in self.parts}
+        with Uncopied():
+            made = self.run(given.__getitem__)
+        return views(made, given)
+
     def outline(self, entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
         """What the results will be."""
         made = self.run(lambda name: without_data(entries[name]))
@@ -84,7 +96,7 @@ class ModuleNames:
     def __init__(self, module: Any, file: Mapping[str, Entry], read: Callable[[str], Array]) -> None:
         from transformers.conversion_mapping import get_model_conversion_mapping
 
-        self._read = read
+        self._read, self._module, self._file = read, module, file
         self._mapping = get_model_conversion_mapping(module)
         self.entries: dict[str, Entry] = {}
         self._origins: dict[str, _Conversion] = {}
@@ -106,12 +118,46 @@ class ModuleNames:
             self._last = (None, {})
         return found
 
+    def rows(self, name: str) -> Rows | None:
+        """A tensor of the module by its rows, where the file has it in parts."""
+        if name not in self.parted:
+            return None
+        entry = self.entries[name]
+        return rows_of_parts(self.parted[name], entry.shape, DTYPES[entry.dtype], self._read)
+
+    @cached_property
+    def parted(self) -> dict[str, list[View]]:
+        """For tensors of the module that the file has in parts, and that these alone make: the parts."""
+        found: dict[str, list[View]] = {}
+        sound: dict[int, bool] = {}
+        for conversion in _saving(self._module, sorted(self.entries, key=_natural), self._used):
+            if conversion.renames or (parted := conversion.views(self.entries)) is None:
+                continue
+            for name, parts in parted.items():
+                known = all(
+                    view.name in self._file
+                    and self._file[view.name].shape == view.shape
+                    and self._file[view.name].dtype == self.entries[name].dtype
+                    for view in parts
+                )
+                origin = self._origins[name]
+                key = id(origin.transform)
+                if known and key not in sound:
+                    sound[key] = _agree(conversion, self._origins, self.entries, parted)
+                if known and sound[key]:
+                    found[name] = parts
+        return found
+
+    @property
+    def _used(self) -> list[Any]:
+        """The conversions that loading the file takes."""
+        return [transform for transform in self._mapping if transform.was_used()]
+
     def files(
         self, module: object, entries: Mapping[str, Entry], make: Callable[[str], Rows]
     ) -> Iterator[Part]:
         """The tensors of a module of the same class as a file has them, in the file's order."""
-        used = [transform for transform in self._mapping if transform.was_used()]
-        return in_file(module, entries, make, used)
+        return in_file(module, entries, make, self._used)
 
 
 def in_file(
@@ -132,11 +178,63 @@ def in_file(
     if conversions is None:
         own = get_model_conversion_mapping(module, add_legacy=False)
         conversions = [one for one in own if not isinstance(one, PrefixChange)]
+    place = 0
     for conversion in _saving(module, sorted(entries, key=_natural), conversions):
         outline = conversion.outline(entries)
+        numbers = tuple(range(place, place := place + len(outline)))
+        parted = None if conversion.renames else conversion.views(entries)
+        if parted is not None:
+            known = {entry.name: (number, entry) for number, entry in zip(numbers, outline, strict=True)}
+            for group in together(view for parts in parted.values() for view in parts):
+                yield _part(group, known, make)
+            continue
         bytes_at_once = 0 if conversion.renames else JOINED * sum(entry.nbytes for entry in outline)
         names = tuple(name for _, name in conversion.parts)
-        yield Part(outline, partial(conversion.rows, make, whole), bytes_at_once, names)
+        yield Part(outline, partial(conversion.rows, make, whole), bytes_at_once, names, positions=numbers)
+
+
+def _part(group: Sequence[View], known: Mapping[str, tuple[int, Entry]], make: Callable[[str], Rows]) -> Part:
+    """Parts of the same rows of a tensor."""
+    numbers, entries = zip(*(known[view.name] for view in group), strict=True)
+    first = group[0]
+    at_once = JOINED * sum(entry.nbytes for entry in entries)
+    return Part(entries, partial(_parts_of, group, make), at_once, (first.whole,), first.ranges[0], numbers)
+
+
+def _parts_of(group: Sequence[View], make: Callable[[str], Rows]) -> dict[str, Rows]:
+    block = make(group[0].whole).read(np.arange(*group[0].ranges[0]))
+    return {view.name: stored(view.of(block)) for view in group}
+
+
+def _agree(
+    saving: _Conversion,
+    loading: Mapping[str, _Conversion],
+    entries: Mapping[str, Entry],
+    parted: Mapping[str, Sequence[View]],
+) -> bool:
+    """Whether loading joins the parts that saving makes, tried on small tensors."""
+    random = np.random.default_rng(0)
+    small = {n: Entry(n, "F32", _small(entries[n].shape, views)) for n, views in parted.items()}
+    with Attempt():
+        made = saving.views(small)
+        if made is None:
+            return False
+        wholes = {n: random.standard_normal(entry.shape).astype(np.float32) for n, entry in small.items()}
+        parts = {v.name: v.of(wholes[n][slice(*v.ranges[0])]) for n, views in made.items() for v in views}
+        found: dict[str, Array] = {}
+        for name in wholes:
+            found |= loading[name].arrays(lambda part: parts[part])
+        return all(np.array_equal(found[name], whole) for name, whole in wholes.items())
+    return False
+
+
+def _small(shape: tuple[int, ...], views: Sequence[View]) -> tuple[int, ...]:
+    """A shape that is cut into as many parts along each axis, of few numbers; all of different lengths."""
+    found = []
+    for axis, size in enumerate(shape):
+        step = gcd(size, *(end for view in views for end in view.ranges[axis]))
+        found.append(size // step * (axis + 2 if step > 1 else 1))
+    return tuple(found)
 
 
 def _natural(name: str) -> Any:

@@ -54,14 +54,16 @@ def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
 @dataclass(frozen=True)
 class Part:
     """Tensors of a file that are made together, when they are asked for. whole: bytes that this takes, where
-    it is not done by blocks. made_of: the tensors of a class that they are made of; themselves, where there
-    are none.
+    it is not done by blocks. made_of: the tensors of a class that they are made of (themselves, where there
+    are none), and which rows of these, if not all. positions: where each of them stands in the files.
     """
 
     entries: tuple[Entry, ...]
     make: Callable[[], Mapping[str, Rows]]
     whole: int = 0
     made_of: tuple[str, ...] = ()
+    rows_of: tuple[int, int] | None = None
+    positions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

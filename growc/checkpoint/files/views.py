@@ -1,7 +1,7 @@
 """Tensors that are parts of another one, as what transformers parts a joined tensor into (all experts of a
 layer, say): which part each is, and the rows of the one by those of the others.
 
-A conversion is run once on tensors without data; what comes out as a view of what went in needs no other rule.
+A conversion is run once on tensors without data: what comes out as a view of what went in is a part of it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class View:
 def views(
     made: Mapping[str, torch.Tensor], wholes: Mapping[str, torch.Tensor]
 ) -> dict[str, list[View]] | None:
-    """For each of some tensors, its parts among what was made of them; None where that is not all of it, once.
+    """For each of some tensors, its parts among what was made of them; None where that is not all of it.
 
     The tensors have no data.
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -43,11 +44,21 @@ def write_checkpoint(
     empty(folder, lambda path: path.is_file() and path.suffix == ".safetensors")
     write_beside(folder, source, config)
     made = list(parts)
-    entries = [entry for part in made for entry in part.entries]
+    entries = in_order(made)
     places = laid_out(folder, entries, source.metadata, shard_size, parameters=parameters)
     written = ranks.each(WriteShare(remade, places, done), WriteShare(lambda: made, places, done, wrote))
     if sum(written) != (total := sum(entry.nbytes for entry in entries)):
         raise AssertionError(f"{sum(written)} bytes are written, not {total}")
+
+
+def in_order(parts: Iterable[Part]) -> list[Entry]:
+    """Tensors as they stand in files; those of which nobody says where are last."""
+    placed = [
+        (part.positions[k] if part.positions else math.inf, entry)
+        for part in parts
+        for k, entry in enumerate(part.entries)
+    ]
+    return [entry for _, entry in sorted(placed, key=lambda one: one[0])]
 
 
 def write_beside(folder: Path, source: Checkpoint, config: Mapping[str, Json]) -> None:
