@@ -109,8 +109,8 @@ class CheckpointDirectory:
             groups = parameter_groups(grown.source.module, state)
             yield carry_optimizer(state, groups, draft, grown, plan, self.optimizer_new)
         elif len(beside) == 1:
-            [one] = beside
-            yield carry_optimizer(one.state(), one.names(), draft, grown, plan, self.optimizer_new)
+            state, groups = beside[0].merged()
+            yield carry_optimizer(state, groups, draft, grown, plan, self.optimizer_new)
         elif beside:
             yield f"not carried over: the state of {len(beside)} optimizers"
 

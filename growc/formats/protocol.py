@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from growc.checkpoint.files.distributed import is_distributed
 from growc.errors.diagnostic import wrong
 from growc.formats.compiler import require_torch
 from growc.system.ranks import ALONE, Ranks
@@ -68,7 +69,7 @@ def form_of(
     `optimizer_new` is what entries of new units have in the optimizer's state (None: `mapped`). Raises
     GrowError: G200 for what the form has not, for what is no size and no such word; G309 without torch.
     """
-    if optimizer_new is not None and optimizer is None:
+    if optimizer_new is not None and optimizer is None and not is_distributed(path):
         raise wrong("`--optimizer-new` is about the state that `--optimizer` names, and none is named")
     if path.is_dir():
         require_torch(path)

@@ -168,6 +168,8 @@ class _Carrier:
     def value(self, key: str, value: Any, weight: WeightPlan) -> Any:
         if key in KEPT or value is None:
             return value
+        if not (weight.changed or key in POWERS):
+            return value
         if key not in POWERS:
             have = ", ".join(f"`{name}`" for name in POWERS)
             message = (

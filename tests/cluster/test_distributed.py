@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -96,7 +97,7 @@ def test_weights_and_state_are_those_of_a_directory(tmp_path, flat, tied):
     assert (own.value("seen"), own.value("name")) == (1234, "run-7")
     if flat:
         rates = {
-            k: own.value(k) for k in own.others if k.endswith(".weight.weight_decay") and ".layers.2." in k
+            k: own.value(k) for k in own.values if k.endswith(".weight.weight_decay") and ".layers.2." in k
         }
         assert {k.endswith("layernorm.weight.weight_decay"): v for k, v in rates.items()} == {
             True: 0.0,
@@ -169,6 +170,40 @@ def parted(tensors):
     return tensors
 
 
+def twice(tensors):
+    """Two pieces of one and the same half; the other one is nobody's."""
+    cut = tensors["model.lm_head.weight"]
+    cut.chunks[:] = [type(cut.chunks[0])(torch.Size((at, 0)), torch.Size((32, 32))) for at in (0, 16)]
+    return tensors
+
+
+def outside(tensors):
+    cut = tensors["model.lm_head.weight"]
+    cut.chunks[:] = [type(cut.chunks[0])(torch.Size((0, 32)), torch.Size((64, 32)))]
+    return tensors
+
+
+def huge(tensors):
+    cut = tensors["rotation"]
+    cut.size = cut.chunks[0].sizes = torch.Size((10**15,))
+    return tensors
+
+
+def retyped(tensors):
+    tensors["model.lm_head.weight"].properties.dtype = torch.int32
+    return tensors
+
+
+def untyped(tensors):
+    tensors["model.lm_head.weight"].properties.dtype = None
+    return tensors
+
+
+def building(folder):
+    text = b"ctorch.distributed.checkpoint.metadata\nMetadata\n(S'version'\nS'taken'\ndb."
+    (folder / ".metadata").write_bytes(text)
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -179,8 +214,19 @@ def parted(tensors):
         (lambda folder: changed(folder, storage_data=packed), "compressed or encrypted"),
         (lambda folder: changed(folder, state_dict_metadata=parted), "are missing"),
         (lambda folder: (folder / "__0_0.distcp").unlink(), "no such file"),
+        (lambda folder: changed(folder, state_dict_metadata=twice), "no part of it|overlap|'model.lm_head"),
+        (lambda folder: changed(folder, state_dict_metadata=outside), "no part of it|'model.lm_head"),
+        (lambda folder: changed(folder, state_dict_metadata=huge), "no part of it"),
+        (lambda folder: changed(folder, state_dict_metadata=retyped), "not what the metadata says"),
+        (lambda folder: changed(folder, state_dict_metadata=untyped), "no type of elements"),
+        (lambda folder: changed(folder, planner_data=lambda _: 5), "cannot be read"),
+        (lambda folder: changed(folder, planner_data=lambda p: dict.fromkeys(p, ())), "has no path"),
+        (building, "cannot be read"),
     ],
-    ids=["code", "damage", "elsewhere", "behind", "packed", "parts", "file"],
+    ids=[
+        *["code", "damage", "elsewhere", "behind", "packed", "parts", "file", "overlap", "outside", "huge"],
+        *["type", "no type", "no paths", "empty paths", "class"],
+    ],
 )
 def test_what_cannot_be_trusted_is_refused(tmp_path, fault, message, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -190,6 +236,7 @@ def test_what_cannot_be_trusted_is_refused(tmp_path, fault, message, monkeypatch
         growc.apply(RECIPE, source, tmp_path / "grown", home=home)
     assert not (tmp_path / "grown").exists()
     assert not (tmp_path / "ran").exists()
+    assert Metadata({}).version is None
 
 
 def test_damage_within_the_files_is_told(tmp_path):

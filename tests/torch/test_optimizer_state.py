@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from growc.checkpoint.files.torch_tensors import on_disk
 from growc.errors.diagnostic import GrowError
 from growc.plans.execute import execute
 from growc.plans.lineage import lineage_of
-from growc.training.optimizer_state import carry, gradient_plan, parameter_groups, read_optimizer
+from growc.training.optimizer_state import carry, gradient_plan, mapped, parameter_groups, read_optimizer
 from growc.training.param_groups import entry_kinds
 
 TOKENS = torch.tensor([1, 5, 3, 3, 0, 2])
@@ -411,8 +412,10 @@ def test_an_order_that_does_not_fit_is_refused():
 def test_state_of_which_nothing_is_known_is_refused(tmp_path):
     grown = Grown("widen ffn to 12 with tail copy", tmp_path)
     state = grown.state()
-    state["state"][0]["quantised"] = torch.zeros(1)
     names = [name for name, _ in grown.source.named_parameters()]
+    state["state"][0]["quantised"] = torch.zeros(1)  # of a weight that stays as it is
+    assert "quantised" in carry(state, grown.plan, [names], names).state["state"][0]
+    state["state"][names.index("blocks.0.up.weight")]["quantised"] = torch.zeros(1)
     assert "`quantised`" in refused(lambda: carry(state, grown.plan, [names], names))
 
 
@@ -460,7 +463,7 @@ def test_a_weight_that_is_stored_now_joins_the_group_of_what_it_was_computed_fro
 def test_state_that_lies_in_files_while_it_is_made_is_that_of_memory(tmp_path):
     grown = Grown(EQUAL[1][0], tmp_path)
     (tmp_path / "files").mkdir()
-    held, filed = grown.carried(), grown.carried(empty=on_disk(tmp_path / "files"))
+    held, filed = grown.carried(), grown.carried(make=partial(mapped, empty=on_disk(tmp_path / "files")))
     assert sum(path.stat().st_size for path in (tmp_path / "files").iterdir()) > 0
     for number, entry in held.state["state"].items():
         for key, tensor in entry.items():

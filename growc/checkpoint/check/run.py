@@ -147,6 +147,7 @@ def _gathered(path: Path) -> nn.Module:
 
     Raises GrowError: G403 where it does not, G310 for files that are no such checkpoint.
     """
+    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.state_dict_loader import load
 
     chosen: Any = class_of(config_of(path))
@@ -161,11 +162,11 @@ def _gathered(path: Path) -> nn.Module:
                 state[name].data = state[name].to(without_data(tensor.entry).dtype)
         nested: dict[str, Any] = reduce(lambda inner, word: {str(word): inner}, reversed(prefix), state)
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # that it is one process
-            load(nested, storage_reader=saved.reader(), no_dist=True)
+            load(nested, storage_reader=_checked_reader(saved), no_dist=True)
         module.load_state_dict(state, assign=True)
     except GrowError:
         raise
-    except Exception as error:
+    except (Exception, CheckpointException) as error:
         message = f"torch does not load `{path}` into `{chosen.__name__}`"
         raise GrowError(Diagnostic("G403", message, notes=(first_line(error),))) from error
     chosen.tie_weights(module)
@@ -177,3 +178,18 @@ def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, moves: bool) -> to
     if moves and tensor.device.type != "meta":
         tensor = moved(tensor)
     return tensor if kind is None or not tensor.is_floating_point() else tensor.to(kind)
+
+
+def _checked_reader(saved: Distributed) -> Any:
+    """torch's reader of a folder, with the metadata that was checked: its own runs what a pickle says."""
+    from torch.distributed.checkpoint.filesystem import FileSystemReader
+
+    from growc.checkpoint.files.distributed_metadata import as_torch_has_it
+
+    metadata = as_torch_has_it(saved)
+
+    class Reader(FileSystemReader):
+        def read_metadata(self, *_: Any, **__: Any) -> Any:
+            return metadata
+
+    return Reader(saved.folder)

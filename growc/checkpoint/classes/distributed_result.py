@@ -12,21 +12,24 @@ import numpy as np
 
 from growc.checkpoint.classes.new_tensors import GrownWeights, carried_by, told_of
 from growc.checkpoint.classes.on_disk import Opened
-from growc.checkpoint.files.distributed import Distributed, Path_
+from growc.checkpoint.files.distributed import Distributed, KeyPath
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry
 from growc.checkpoint.files.shards import Part
 from growc.checkpoint.files.torch_tensors import entry_of
 from growc.checkpoint.files.write_distributed import Contents, key_of
 from growc.dialects.torch.operators.arrays import to_numpy
+from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.plans.execute import planned
 from growc.plans.plan import Plan, WeightPlan
 from growc.plans.rows import Rows, stored
 from growc.training.distributed_state import (
     GROUPS,
+    NAMES,
     PARAMETERS,
     STATE,
     SavedOptimizer,
     Stored,
+    groups_as_saved,
     optimizers_in,
     read,
     saved_bytes,
@@ -36,8 +39,8 @@ from growc.training.optimizer_state import KEPT, Carried, New, parameter_groups,
 if TYPE_CHECKING:
     from growc.algebra.indexmap import Array
 
-MODEL: Path_ = ("model",)
-OPTIMIZER: Path_ = ("optim",)
+MODEL: KeyPath = ("model",)
+OPTIMIZER: KeyPath = ("optim",)
 """Where weights and the state of an optimizer lie, if the source does not say."""
 
 
@@ -65,31 +68,40 @@ class _Contents:
 
     parts: list[Part] = field(default_factory=list)
     values: dict[str, bytes] = field(default_factory=dict)
-    paths: dict[str, Path_] = field(default_factory=dict)
+    paths: dict[str, KeyPath] = field(default_factory=dict)
+    copies: list[tuple[Distributed, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def add(self, path: Path_, entry: Entry, make: Any, whole: int = 0) -> None:
+    def add(self, path: KeyPath, entry: Entry, make: Any) -> None:
         """A tensor; `make` gives its rows."""
         key = self.key(path)
-        self.parts.append(Part((replace(entry, name=key),), partial(_one, key, make), whole))
+        self.parts.append(Part((replace(entry, name=key),), partial(_one, key, make)))
 
-    def add_array(self, path: Path_, array: Array) -> None:
+    def add_array(self, path: KeyPath, array: Array) -> None:
         """A tensor that is there."""
         entry = Entry("", next(word for word, kind in DTYPES.items() if kind == array.dtype), array.shape)
         self.add(path, entry, partial(stored, array))
 
-    def add_value(self, path: Path_, content: bytes) -> None:
+    def add_value(self, path: KeyPath, content: bytes) -> None:
         """Another entry, as `torch.save` made it."""
         self.values[self.key(path)] = content
 
-    def copy(self, saved: Distributed, key: str, path: Path_) -> None:
-        """An entry of the source."""
+    def copy(self, saved: Distributed, key: str) -> None:
+        """An entry of the source, at its own place."""
+        self.paths[key] = saved.paths[key]
+        if key in saved.tensors:
+            self.copies.append((saved, key))
+        else:
+            self.values[key] = saved.content(key)
+
+    def add_copy(self, path: KeyPath, saved: Distributed, key: str) -> None:
+        """An entry of the source at another place."""
         if key in saved.tensors:
             self.add(path, saved.entry(key), partial(_read, saved, key))
         else:
             self.add_value(path, saved.content(key))
 
-    def key(self, path: Path_) -> str:
+    def key(self, path: KeyPath) -> str:
         key = key_of(path)
         self.paths[key] = path
         return key
@@ -124,65 +136,87 @@ def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None,
         _add_groups(found, carried)
         found.remarks.append(told_of(key_of(OPTIMIZER), carried, new))
     if saved:
-        taken = {key for key, path in saved.paths.items() if path[:-1] == prefix and key in saved.tensors}
-        for one in optimizers_of(grown) if optimizer is None else ():
-            carried = carried_by(grown, plan, one.state(), one.names(), new, Mapped)
-            _add_state(found, carried, one.path, shapes)
-            _add_settings(found, one, carried)
-            found.remarks.append(told_of(key_of(one.prefix), carried, new))
+        taken = {key for key in saved.tensors if saved.paths[key][:-1] == prefix}
+        for one in optimizers_of(grown):
             taken |= one.keys
+            if optimizer is None:
+                carried = carried_by(grown, plan, one.state(), one.names(), new, Mapped)
+                place = partial(_numbered, one, carried) if one.numbered else one.path
+                _add_state(found, carried, place, shapes)
+                _add_settings(found, one, carried)
+                found.remarks.append(told_of(key_of(one.prefix) or "the optimizer", carried, new))
         for key in (key for key in saved.paths if key not in taken):
-            found.copy(saved, key, saved.paths[key])
-    return Contents(found.parts, found.values, found.paths, tuple(found.remarks))
+            _require_no_copy(grown, saved, key)
+            found.copy(saved, key)
+    return Contents(found.parts, found.values, found.paths, found.copies, tuple(found.remarks))
+
+
+def _require_no_copy(grown: GrownWeights[Opened], saved: Distributed, key: str) -> None:
+    """Raise GrowError (G310) for another copy of a weight that changes (an average of it, say)."""
+    name = str(saved.paths[key][-1])
+    if key not in saved.tensors or name not in grown.source.stored:
+        return
+    plan = grown.plans.get(grown.first.get(name, name))
+    if saved.tensors[key].shape == grown.source.entry(name).shape and (plan is None or plan.changed):
+        message = f"`{key}` looks like another copy of a weight, and would stay as it is"
+        remedy = "save it in a checkpoint of its own, and grow that by the same recipe"
+        raise GrowError(Diagnostic("G310", message, help=remedy))
+
+
+def _numbered(one: SavedOptimizer, carried: Carried, kind: str, name: str, word: str) -> KeyPath:
+    """Where the state of a parameter lies that has a number."""
+    names = [n for group in carried.names for n in group]
+    return one.path(kind, str(names.index(name)), word)
 
 
 def _stored(read: Any) -> Rows:
     return stored(read())
 
 
-def _below(prefix: Path_, *words: str | int) -> Path_:
+def _below(prefix: KeyPath, *words: str | int) -> KeyPath:
     return (*prefix, *words)
 
 
 def _names(grown: GrownWeights[Opened]) -> Iterator[tuple[str, str]]:
     """The names under which tensors are stored, each with that of its plan: of several names of one tensor
-    those that the source stores.
+    those that the source stores, and all where its files store but one.
     """
     there = grown.source.checkpoint.tensors
     of_first = {grown.first[name]: name for name in grown.plans}
     for name in grown.module.state_dict():
         kept = of_first[grown.first[name]]
-        if name == kept or name in there:
+        if name == kept or name in there or not grown.source.checkpoint.distributed:
             yield name, kept
 
 
 def optimizers_of(grown: GrownWeights[Opened]) -> list[SavedOptimizer]:
     """The optimizers that lie beside the weights of the source."""
     saved = grown.source.checkpoint.distributed
-    return optimizers_in(saved, grown.source.module.state_dict()) if saved else []
+    return optimizers_in(saved, grown.source.module) if saved else []
 
 
 def _add_settings(found: _Contents, one: SavedOptimizer, carried: Carried) -> None:
     """The groups of an optimizer, each with its parameters."""
-    for owner, names in zip(one.settings, carried.names, strict=True):
-        for new_owner in names if one.flat else (owner,):
+    listed = groups_as_saved(one, carried.names)
+    for owner, names, members in zip(one.settings, carried.names, listed, strict=True):
+        for place in names if one.flat else (int(owner),):
             for word, key in one.settings[owner].items():
-                path = one.path(GROUPS, new_owner, word)
-                if word == PARAMETERS:
-                    found.add_value(path, saved_bytes(list(names)))
+                path = one.path(GROUPS, place, word)
+                if word in (PARAMETERS, NAMES):
+                    found.add_value(path, saved_bytes(members if word == PARAMETERS else list(names)))
                 else:
-                    found.copy(one.saved, key, path)
+                    found.add_copy(path, one.saved, key)
 
 
 def _add_groups(found: _Contents, carried: Carried) -> None:
     for number, (group, names) in enumerate(zip(carried.state[GROUPS], carried.names, strict=True)):
         for word, value in {**group, PARAMETERS: list(names)}.items():
-            if word != "param_names":
+            if word != NAMES:
                 found.add_value((*OPTIMIZER, GROUPS, number, word), saved_bytes(value))
 
 
 def _add_state(
-    found: _Contents, carried: Carried, path: Callable[..., Path_], shapes: Mapping[str, tuple[int, ...]]
+    found: _Contents, carried: Carried, path: Callable[..., KeyPath], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
     """The state of each parameter, of so many entries. What begins afresh has zeros: loading asks for all."""
     entries = carried.state[STATE]
@@ -198,6 +232,8 @@ def _add_state(
                 found.add(place, entry, partial(_zeros, entry))
             elif isinstance(value, Mapped):
                 found.add(place, value.entry(""), value.rows)
+            elif isinstance(value, Stored):  # of which nothing is known, and whose weight stays
+                found.add_copy(place, value.saved, value.key)
             elif hasattr(value, "numpy"):
                 array = to_numpy(value)
                 found.add_array(place, np.zeros_like(array) if fresh else array)

@@ -312,14 +312,14 @@ def carried_by(
     weights = {
         grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
     }
-    return carry(
-        state,
-        replace(plan, weights=tuple(weights.values())),
-        [[grown.first.get(name, name) for name in group] for group in groups],
-        [grown.first[name] for name, _ in grown.module.named_parameters()],
-        new=new,
-        make=make,
-    )
+    before = [[grown.first.get(name, name) for name in group] for group in groups]
+    after = [grown.first[name] for name, _ in grown.module.named_parameters()]
+    places = {name: place for place, name in enumerate(name for group in before for name in group)}
+    own = [[places[name] for name in after if name in group] for group in map(set, before)]
+    if own != [sorted(group) for group in own]:  # not the module's order: theirs
+        origin = {name: weight.copy_of or weight.source for name, weight in weights.items()}
+        after.sort(key=lambda name: places.get(origin.get(name) or name, len(places)))
+    return carry(state, replace(plan, weights=tuple(weights.values())), before, after, new=new, make=make)
 
 
 def carry_optimizer(
@@ -343,7 +343,8 @@ def carry_optimizer(
             return mapped(weight, read(value), empty)
 
         carried = carried_by(grown, plan, state, groups, new, make)
-        torch.save(carried.state, folder / OPTIMIZER)
+        entries = {n: {w: read(v) for w, v in found.items()} for n, found in carried.state["state"].items()}
+        torch.save({**carried.state, "state": entries}, folder / OPTIMIZER)
     return told_of(OPTIMIZER, carried, new)
 
 

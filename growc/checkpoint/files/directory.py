@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.files.distributed import ENDING, METADATA, Distributed, Path_, is_distributed
+from growc.checkpoint.files.distributed import ENDING, METADATA, Distributed, KeyPath, is_distributed
 from growc.checkpoint.files.homes import home_of
 from growc.checkpoint.files.safetensors_file import NARROW, Readable, read_header, unreadable
 from growc.checkpoint.files.torch_tensors import read_pickle
@@ -47,7 +47,7 @@ class Checkpoint:
     tensors: Mapping[str, Readable]
     metadata: Mapping[str, str]
     distributed: Distributed | None = None
-    prefix: Path_ = ()
+    prefix: KeyPath = ()
 
     @staticmethod
     def open(path: Path, names: Collection[str] = ()) -> Checkpoint:
@@ -130,7 +130,8 @@ def config_of(path: Path) -> dict[str, Any]:
 def read_json(path: Path) -> dict[str, Any]:
     """An object from a file. Raises GrowError (G310)."""
     if not path.exists():
-        raise GrowError(Diagnostic("G310", f"`{path.parent}` has no `{path.name}`"))
+        remedy = "`--model DIR` names the folder that has it" if is_distributed(path.parent) else ""
+        raise GrowError(Diagnostic("G310", f"`{path.parent}` has no `{path.name}`", help=remedy))
     with foreign(path, "JSON"):
         require("json_bytes", f"`{path}` has", path.stat().st_size)
         found = json.loads(path.read_text(encoding="utf-8"))

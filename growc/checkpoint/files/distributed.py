@@ -6,19 +6,18 @@ optimizer, steps, schedules. No code in such files is run.
 
 from __future__ import annotations
 
-import pickle
+import io
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.checkpoint.files.safetensors_file import Entry, Readable, unreadable
-from growc.checkpoint.files.torch_tensors import entry_of
+from growc.checkpoint.files.torch_tensors import entry_of, plainly_loaded
 from growc.dialects.torch.operators.arrays import to_numpy
-from growc.errors.regular_files import companion, foreign
-from growc.system.limits import require
+from growc.errors.regular_files import foreign
 
 if TYPE_CHECKING:
     import torch
@@ -28,41 +27,8 @@ if TYPE_CHECKING:
 METADATA = ".metadata"
 ENDING = ".distcp"
 
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Where an entry stands in the nested dictionaries that were saved."""
-
-KNOWN = {
-    "torch.distributed.checkpoint.metadata": (
-        "Metadata",
-        "TensorStorageMetadata",
-        "BytesStorageMetadata",
-        "ChunkStorageMetadata",
-        "TensorProperties",
-        "MetadataIndex",
-        "StorageMeta",
-        "_MEM_FORMAT_ENCODING",
-    ),
-    "torch.distributed.checkpoint.filesystem": ("_StorageInfo",),
-    "torch.serialization": ("_get_layout",),
-    "torch": ("Size",),
-    "collections": ("OrderedDict",),
-    "pathlib": ("Path", "PosixPath", "WindowsPath"),
-    "pathlib._local": ("Path", "PosixPath", "WindowsPath"),
-}
-"""What metadata is made of, by modules; types of elements besides."""
-
-
-class _Plain(pickle.Unpickler):
-    """Reads metadata, and refuses whatever else a pickle could name."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        import torch
-
-        if module == "torch" and isinstance(kind := getattr(torch, name, None), torch.dtype):
-            return kind
-        if name not in KNOWN.get(module, ()):
-            raise ValueError(f"it holds code (`{module}.{name}`), and growc runs none")
-        return super().find_class(module, name)
 
 
 def is_distributed(folder: Path) -> bool:
@@ -71,88 +37,75 @@ def is_distributed(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """Bytes of a file, which are what `torch.save` wrote."""
+
+    file: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a tensor: from which place on, how large, and where it is."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    stretch: Stretch
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tensor that lies in pieces."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True)
 class Distributed:
-    """One such folder. metadata: of torch; its entries are called by paths, joined by dots."""
+    """One such folder: tensors and other values by their keys, and the path of each key."""
 
     folder: Path
-    metadata: Any
+    tensors: Mapping[str, Cut]
+    values: Mapping[str, Stretch]
+    paths: Mapping[str, KeyPath]
 
     @staticmethod
     def open(folder: Path) -> Distributed:
         """Raises GrowError (G310) where it cannot be read, names files elsewhere, or has code in it."""
-        place = folder / METADATA
-        with foreign(place, "the metadata of a distributed checkpoint"):
-            require("json_bytes", f"`{place}` has", place.stat().st_size)
-            with place.open("rb") as file:
-                found = Distributed(folder, _Plain(file).load())
-            found._check()
-        return found
+        from growc.checkpoint.files.distributed_metadata import read_metadata
 
-    def _check(self) -> None:
-        """Raises what `foreign` makes an error of where entries do not lie in the files."""
-        sizes: dict[str, int] = {}
-        for index, info in self.metadata.storage_data.items():
-            if info.relative_path not in sizes:
-                file = companion(self.folder / METADATA, info.relative_path)
-                sizes[info.relative_path] = file.stat().st_size
-            if not 0 <= info.offset <= info.offset + info.length <= sizes[info.relative_path]:
-                raise ValueError(f"`{index.fqn}` does not lie in `{info.relative_path}`")
-            if getattr(info, "transform_descriptors", None):  # older versions have none
-                raise ValueError(f"`{index.fqn}` is compressed or encrypted")
-        for key, meta in self.tensors.items():
-            if sum(chunk.sizes.numel() for chunk in meta.chunks) != meta.size.numel():
-                raise ValueError(f"parts of `{key}` are missing")
+        with foreign(folder / METADATA, "the metadata of a distributed checkpoint"):
+            return Distributed(folder, *read_metadata(folder / METADATA))
 
-    @property
-    def files(self) -> list[Path]:
-        """Those that hold entries."""
-        return [
-            self.folder / n for n in sorted({i.relative_path for i in self.metadata.storage_data.values()})
-        ]
-
-    @cached_property
-    def tensors(self) -> dict[str, Any]:
-        """What is known of each tensor."""
-        return {
-            key: meta for key, meta in self.metadata.state_dict_metadata.items() if hasattr(meta, "chunks")
-        }
-
-    @property
-    def others(self) -> list[str]:
-        """Entries that are no tensors."""
-        return [key for key in self.metadata.state_dict_metadata if key not in self.tensors]
-
-    @cached_property
-    def paths(self) -> dict[str, Path_]:
-        """The path of each entry."""
-        known: Mapping[str, Path_] = self.metadata.planner_data or {}
-        return {key: tuple(known.get(key, (key,))) for key in self.metadata.state_dict_metadata}
-
-    def prefix_of(self, names: Collection[str]) -> Path_:
+    def prefix_of(self, names: Collection[str]) -> KeyPath:
         """The path below which the tensors of these names lie. Raises GrowError (G310) but for one."""
-        wanted = set(names)
-        counts = Counter(
-            path[:-1] for key, path in self.paths.items() if path[-1] in wanted and key in self.tensors
-        )
+        place, wanted = self.folder / METADATA, set(names)
+        counts = Counter(self.paths[key][:-1] for key in self.tensors if self.paths[key][-1] in wanted)
         best = [prefix for prefix, count in counts.items() if count == max(counts.values())]
         if len(best) == 1:
             return best[0]
-        if not best:
-            raise unreadable(self.folder / METADATA, f"it has no `{next(iter(names), '')}` of the class")
-        both = " and ".join(f"`{'.'.join(map(str, prefix))}`" for prefix in sorted(best, key=str)[:2])
-        raise unreadable(self.folder / METADATA, f"it has the model's weights twice, as {both}")
+        if best:
+            both = " and ".join(f"`{'.'.join(map(str, prefix))}`" for prefix in sorted(best, key=str)[:2])
+            raise unreadable(place, f"it has the model's weights twice, as {both}")
+        first = next(iter(names), "")
+        near = next((key for key in self.tensors if key.endswith(first)), "")
+        hint = f", but `{near}`: save what `torch.distributed.checkpoint.state_dict` gives" if near else ""
+        raise unreadable(place, f"it has no `{first}` of the class{hint}")
 
-    def below(self, prefix: Path_) -> dict[str, Readable]:
+    def below(self, prefix: KeyPath) -> dict[str, Readable]:
         """The tensors right below a path by the last part of theirs, none of them read."""
-        keys = {str(p[-1]): key for key, p in self.paths.items() if p[:-1] == prefix and key in self.tensors}
+        keys = {str(self.paths[key][-1]): key for key in self.tensors if self.paths[key][:-1] == prefix}
         return {name: Readable(self.entry(key, name), partial(self.array, key)) for name, key in keys.items()}
 
     def entry(self, key: str, name: str = "") -> Entry:
         """What a tensor is. Raises GrowError (G309) where growc cannot hold its elements."""
         import torch
 
-        meta = self.tensors[key]
-        return entry_of(name or key, torch.empty(meta.size, dtype=meta.properties.dtype, device="meta"))
+        cut = self.tensors[key]
+        return entry_of(name or key, torch.empty(cut.shape, dtype=cut.dtype, device="meta"))
 
     def array(self, key: str) -> Array:
         """A tensor, put together. Raises GrowError (G310) where it cannot be read."""
@@ -161,42 +114,35 @@ class Distributed:
     def tensor(self, key: str) -> torch.Tensor:
         """The same as a tensor of torch."""
         import torch
-        from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 
-        meta = self.tensors[key]
-        made = torch.empty(meta.size, dtype=meta.properties.dtype)
-        planner = DefaultLoadPlanner(flatten_state_dict=False)
-        planner.set_up_planner({key: made}, self.metadata, is_coordinator=True)
-        reader = self.reader()
-        with foreign(self.folder / METADATA, f"a checkpoint that has `{key}`"):
-            reader.set_up_storage_reader(self.metadata, is_coordinator=True)
-            reader.read_data(planner.create_local_plan(), planner).wait()
+        cut = self.tensors[key]
+        made = torch.empty(cut.shape, dtype=cut.dtype)
+        for piece in cut.pieces:
+            ends = zip(piece.offsets, piece.sizes, strict=True)
+            made[tuple(slice(start, start + size) for start, size in ends)] = self.piece(key, piece)
         return made
 
-    def reader(self) -> Any:
-        """torch's reader of the folder, with the metadata that was read here."""
-        from torch.distributed.checkpoint.filesystem import FileSystemReader
+    def piece(self, key: str, piece: Piece) -> torch.Tensor:
+        """One piece of a tensor. Raises GrowError (G310) where it is not what the metadata says."""
+        import torch
 
-        metadata = self.metadata
-
-        class Reader(FileSystemReader):
-            def read_metadata(self, *_: Any, **__: Any) -> Any:
-                return metadata  # its own runs what a pickle says
-
-        return Reader(self.folder)
+        cut, found = self.tensors[key], self._loaded(key, piece.stretch)
+        if isinstance(found, torch.Tensor) and (found.dtype, found.shape) == (cut.dtype, piece.sizes):
+            return found
+        raise unreadable(self.folder / piece.stretch.file, f"`{key}` is not what the metadata says")
 
     def content(self, key: str) -> bytes:
         """The bytes of an entry that is no tensor, as `torch.save` made them."""
-        [info] = [info for index, info in self.metadata.storage_data.items() if index.fqn == key]
-        with (self.folder / info.relative_path).open("rb") as file:
-            file.seek(info.offset)
-            return bytes(file.read(info.length))
+        return self._bytes(self.values[key])
 
     def value(self, key: str) -> Any:
         """The same as a value. Raises GrowError (G310) where it holds code."""
-        import io
+        return self._loaded(key, self.values[key])
 
-        import torch
+    def _bytes(self, stretch: Stretch) -> bytes:
+        with (self.folder / stretch.file).open("rb") as file:
+            file.seek(stretch.offset)
+            return file.read(stretch.length)
 
-        with foreign(self.folder / METADATA, f"a checkpoint that has `{key}`"):
-            return torch.load(io.BytesIO(self.content(key)), map_location="cpu", weights_only=True)
+    def _loaded(self, key: str, stretch: Stretch) -> object:
+        return plainly_loaded(io.BytesIO(self._bytes(stretch)), self.folder / stretch.file, f"`{key}`")

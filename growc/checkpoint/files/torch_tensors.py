@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -73,15 +73,21 @@ def read_pickle(path: Path) -> dict[str, Readable]:
 
 def load_pickle(path: Path) -> Any:
     """What a file of `torch.save` holds. No code in it is run. Raises GrowError (G310) where it has some."""
+    return plainly_loaded(path, path)
+
+
+def plainly_loaded(file: Path | BinaryIO, path: Path, what: str = "it") -> Any:
+    """The same of an open file, which is `what` of the one at `path`."""
     import torch
 
+    mapped = is_mappable(file) if isinstance(file, Path) and file.exists() else False
     try:
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # what it thinks of a file's age
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(path))
+            return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except FileNotFoundError as error:
         raise unreadable(path, "there is no such file") from error
     except pickle.UnpicklingError as error:
-        raise unreadable(path, "it holds code, or objects of classes, and growc runs none") from error
+        raise unreadable(path, f"{what} holds code, or objects of classes, and growc runs none") from error
     except Exception as error:  # whatever a damaged file leads torch to
         raise unreadable(path, first_line(error)) from error
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Size, Tensor
+from torch import Size, Tensor, dtype
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner, create_default_global_save_plan
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.planner import (
     WriteItemType,
 )
 
-from growc.checkpoint.files.distributed import Path_
+from growc.checkpoint.files.distributed import Distributed, KeyPath, Piece
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import Part
 from growc.checkpoint.files.shares import Tell, quiet, shared_out
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from growc.plans.rows import Rows
 
-PIECE = 64 << 20
+AT_ONCE = 64 << 20
 """Bytes of the largest piece of a tensor with several rows: it is made in memory."""
 
 Written = tuple[list[WriteItem], "list[WriteResult]"]
@@ -47,12 +47,14 @@ Written = tuple[list[WriteItem], "list[WriteResult]"]
 @dataclass(frozen=True)
 class Contents:
     """What a checkpoint is to hold: tensors, each in a part of its own, and other values as `torch.save` made
-    them, both by their keys; and the path of each key. remarks: what is to be said of them.
+    them, both by their keys; and the path of each key. copies: tensors of another checkpoint that stay in
+    their pieces. remarks: what is to be said of them.
     """
 
     parts: Sequence[Part]
     values: Mapping[str, bytes]
-    paths: Mapping[str, Path_]
+    paths: Mapping[str, KeyPath]
+    copies: Sequence[tuple[Distributed, str]] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -96,6 +98,9 @@ class _Write:
         for share in shared_out(contents.parts, size)[rank]:
             [rows] = share.rows.values()
             planner.add(share.part, rows)
+        pieces = [(saved, key, one) for saved, key in contents.copies for one in saved.tensors[key].pieces]
+        for saved, key, piece in pieces[rank::size]:
+            planner.add_copy(saved, key, piece)
         for key, value in contents.values.items() if rank == 0 else ():
             planner.add_value(key, value)
         writer = _writer(self.folder)
@@ -112,17 +117,28 @@ class _Planner(DefaultSavePlanner):
     items: list[WriteItem] = field(default_factory=list)
     pieces: dict[MetadataIndex, tuple[Part, range]] = field(default_factory=dict)
     values: dict[MetadataIndex, bytes] = field(default_factory=dict)
+    copies: dict[MetadataIndex, tuple[Distributed, str, Piece]] = field(default_factory=dict)
     last: tuple[Part, Rows] | None = None
 
     def add(self, part: Part, rows: range) -> None:
         """Some rows of a tensor."""
         [entry] = part.entries
         for some in _pieces(rows, entry):
-            chunk = _chunk(entry, some)
-            data = TensorWriteData(chunk, TensorProperties(without_data(entry).dtype), Size(entry.shape))
-            index = MetadataIndex(entry.name, chunk.offsets)
-            self.items.append(WriteItem(index, WriteItemType.SHARD, tensor_data=data))
+            index = self._add(entry.name, without_data(entry).dtype, entry.shape, _chunk(entry, some))
             self.pieces[index] = part, some
+
+    def add_copy(self, saved: Distributed, key: str, piece: Piece) -> None:
+        """A piece of a tensor of another checkpoint."""
+        cut, chunk = saved.tensors[key], ChunkStorageMetadata(Size(piece.offsets), Size(piece.sizes))
+        self.copies[self._add(key, cut.dtype, cut.shape, chunk)] = saved, key, piece
+
+    def _add(
+        self, key: str, kind: dtype, shape: tuple[int, ...], chunk: ChunkStorageMetadata
+    ) -> MetadataIndex:
+        index = MetadataIndex(key, chunk.offsets)
+        data = TensorWriteData(chunk, TensorProperties(kind), Size(shape))
+        self.items.append(WriteItem(index, WriteItemType.SHARD, tensor_data=data))
+        return index
 
     def add_value(self, key: str, value: bytes) -> None:
         """An entry that is no tensor."""
@@ -135,6 +151,9 @@ class _Planner(DefaultSavePlanner):
         index = write_item.index
         if index in self.values:
             return io.BytesIO(self.values[index])
+        if index in self.copies:
+            saved, key, piece = self.copies[index]
+            return saved.piece(key, piece)
         part, rows = self.pieces[index]
         if self.last is None or self.last[0] is not part:
             self.last = part, part.make()[part.entries[0].name]
@@ -145,7 +164,7 @@ class _Planner(DefaultSavePlanner):
 
 
 def _pieces(rows: range, entry: Entry) -> Iterator[range]:
-    step = max(1, PIECE // max(1, entry.row_bytes))
+    step = max(1, AT_ONCE // max(1, entry.row_bytes))
     if not rows:
         yield rows
     for first in rows[::step]:

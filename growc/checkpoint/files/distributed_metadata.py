@@ -1,0 +1,176 @@
+"""The metadata of a distributed checkpoint, a pickle: read without what a pickle can do, and checked.
+
+Every class that it names is one of this module's that holds fields alone, made anew for each file: what a
+pickle does to a class goes with it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import combinations, pairwise
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.distributed.checkpoint.filesystem import _StorageInfo
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+
+from growc.checkpoint.files.distributed import Cut, Distributed, KeyPath, Piece, Stretch
+from growc.errors.regular_files import companion
+from growc.system.limits import require
+
+HOLDERS = {
+    "torch.distributed.checkpoint.metadata": (
+        "Metadata",
+        "TensorStorageMetadata",
+        "BytesStorageMetadata",
+        "ChunkStorageMetadata",
+        "TensorProperties",
+        "MetadataIndex",
+        "StorageMeta",
+    ),
+    "torch.distributed.checkpoint.filesystem": ("_StorageInfo",),
+}
+"""Classes that metadata is made of, by modules."""
+
+PLAIN: dict[tuple[str, str], Callable[..., object]] = {
+    ("torch", "Size"): lambda sizes: tuple(sizes),
+    ("torch.serialization", "_get_layout"): lambda name: name,
+    ("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING"): lambda number: number,
+    ("collections", "OrderedDict"): lambda *pairs: dict(*pairs),
+    ("pathlib", "PosixPath"): lambda *parts: parts,
+    ("pathlib", "WindowsPath"): lambda *parts: parts,
+    ("pathlib._local", "PosixPath"): lambda *parts: parts,
+    ("pathlib._local", "WindowsPath"): lambda *parts: parts,
+}
+"""What else it names, and what is taken for it."""
+
+Read = tuple[dict[str, Cut], dict[str, Stretch], dict[str, KeyPath]]
+"""Tensors, other values, and paths, by keys."""
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "torch" and isinstance(kind := getattr(torch, name, None), torch.dtype):
+            return kind
+        if (module, name) in PLAIN:
+            return partial(_taken, module, name)
+        if name in HOLDERS.get(module, ()):
+            return type(name, (_Holder,), {})
+        raise ValueError(f"it holds code (`{module}.{name}`), and growc runs none")
+
+
+def _taken(module: str, name: str, *given: Any) -> Any:
+    return PLAIN[module, name](*given)
+
+
+class _Holder:
+    """Fields, of whatever names. An index of a tensor is told apart by its name and place."""
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state if isinstance(state, dict) else {"fields": state})
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def read_metadata(place: Path) -> Read:
+    """What a file of metadata says. Raises whatever tells that it is none, or does not fit the files."""
+    require("json_bytes", f"`{place}` has", place.stat().st_size)
+    with place.open("rb") as file:
+        found = _Plain(file).load()
+    stored = _stretches(place, found.storage_data)
+    tensors: dict[str, Cut] = {}
+    values: dict[str, Stretch] = {}
+    for key, said in found.state_dict_metadata.items():
+        if not isinstance(key, str):
+            raise TypeError(f"`{key}` is no name of an entry")
+        if hasattr(said, "chunks"):
+            tensors[key] = _cut(key, said, stored)
+        else:
+            values[key] = stored[key, None]
+    known: Mapping[str, Sequence[str | int]] = found.planner_data or {}
+    paths = {key: tuple(known.get(key, (key,))) for key in found.state_dict_metadata}
+    if not all(path and all(isinstance(word, str | int) for word in path) for path in paths.values()):
+        raise TypeError("an entry has no path")
+    return tensors, values, paths
+
+
+def _stretches(place: Path, storage: Mapping[Any, Any]) -> dict[tuple[str, tuple[int, ...] | None], Stretch]:
+    """Where each entry lies, by its key and place in its tensor."""
+    sizes: dict[str, int] = {}
+    found: dict[tuple[str, tuple[int, ...] | None], Stretch] = {}
+    for index, info in storage.items():
+        file, start, length = str(info.relative_path), int(info.offset), int(info.length)
+        if file not in sizes:
+            sizes[file] = companion(place, file).stat().st_size
+        if start < 0 or length < 0 or start + length > sizes[file]:
+            raise ValueError(f"`{index.fqn}` does not lie in `{file}`")
+        if getattr(info, "transform_descriptors", None):  # older versions have none
+            raise ValueError(f"`{index.fqn}` is compressed or encrypted")
+        offset = getattr(index, "offset", None)
+        found[str(index.fqn), None if offset is None else tuple(offset)] = Stretch(file, start, length)
+    return found
+
+
+def _cut(key: str, said: Any, stored: Mapping[tuple[str, tuple[int, ...] | None], Stretch]) -> Cut:
+    """A tensor, of which each element lies in one piece."""
+    properties, shape = said.properties, tuple(map(int, said.size))
+    dtype = properties.fields[0] if hasattr(properties, "fields") else properties.dtype
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"`{key}` has no type of elements")
+    places = {tuple(map(int, chunk.offsets)): tuple(map(int, chunk.sizes)) for chunk in said.chunks}
+    pieces = []
+    for offsets, sizes in places.items():
+        stretch = stored.get((key, offsets)) or stored[key, None]
+        inside = all(
+            at >= 0 and size >= 0 and at + size <= whole
+            for at, size, whole in zip(offsets, sizes, shape, strict=True)
+        )
+        if not inside or prod(sizes) * dtype.itemsize > stretch.length:
+            raise ValueError(f"a part of `{key}` is no part of it")
+        pieces.append(Piece(offsets, sizes, stretch))
+    if sum(prod(piece.sizes) for piece in pieces) != prod(shape):
+        raise ValueError(f"parts of `{key}` are missing")
+    if _overlap(pieces, shape):
+        raise ValueError(f"parts of `{key}` overlap")
+    return Cut(dtype, shape, tuple(pieces))
+
+
+def _overlap(pieces: Sequence[Piece], shape: tuple[int, ...]) -> bool:
+    """Whether two pieces have an element in common."""
+    full = [one for one in pieces if prod(one.sizes)]
+    if all(one.sizes[1:] == shape[1:] for one in full) and shape:  # rows, as nearly all are
+        ends = sorted((one.offsets[0], one.offsets[0] + one.sizes[0]) for one in full)
+        return any(end > start for (_, end), (start, _) in pairwise(ends))
+    return any(_meet(one, other) for one, other in combinations(full, 2))
+
+
+def _meet(one: Piece, other: Piece) -> bool:
+    sides = zip(one.offsets, one.sizes, other.offsets, other.sizes, strict=True)
+    return all(a < b + n and b < a + m for a, m, b, n in sides)
+
+
+def as_torch_has_it(saved: Distributed) -> Metadata:
+    """The metadata that was read and checked, for torch's own reader."""
+    tensors, storage = {}, {}
+    for key, cut in saved.tensors.items():
+        chunks = [ChunkStorageMetadata(torch.Size(p.offsets), torch.Size(p.sizes)) for p in cut.pieces]
+        tensors[key] = TensorStorageMetadata(TensorProperties(cut.dtype), torch.Size(cut.shape), chunks)
+        for piece in cut.pieces:
+            storage[MetadataIndex(key, piece.offsets)] = _info(piece.stretch)
+    storage |= {MetadataIndex(key): _info(stretch) for key, stretch in saved.values.items()}
+    return Metadata(dict(tensors), dict(saved.paths), storage)
+
+
+def _info(stretch: Stretch) -> _StorageInfo:
+    return _StorageInfo(stretch.file, stretch.offset, stretch.length)
