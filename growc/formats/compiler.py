@@ -91,10 +91,16 @@ def compiled(
 
 def outside(ranks: Ranks = ALONE) -> Outside:
     """What passes ask beside the graph, of this machine and those that help it."""
-    from growc.measurement.importance import measured, measured_layers
+    from growc.measurement.importance import measure, measured, measured_layers
     from growc.passes.compilation import Outside
 
-    return Outside(partial(measured, ranks=ranks), partial(measured_layers, ranks=ranks), analysed)
+    shared = partial(measure, ranks=ranks, remade=lowered)
+    return Outside(partial(measured, measure=shared), partial(measured_layers, measure=shared), analysed)
+
+
+def lowered(path: Path) -> Path:
+    """The file that onnxruntime runs for a model on disk. Raises GrowError: G309, G310, G317, G403."""
+    return opened(path).file(path)
 
 
 def analysed(path: Path) -> Analysis:

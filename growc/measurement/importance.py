@@ -10,7 +10,7 @@ was interrupted goes on where it stopped, and comes to the same numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from growc.passes.axes.infer import Axes
     from growc.passes.compilation import Analysis, Request
 
+Measuring = Callable[..., "Scores"]
+"""`measure`, with the processes that share it."""
+
 SAVED_EVERY = 10.0
 """Seconds between two states that a measurement can go on from."""
 
@@ -53,12 +56,13 @@ def measure(
     keeps: bool = True,
     progress: Progress = lambda phrase, done, total: None,
     ranks: Ranks = ALONE,
+    remade: Callable[[Path], Path] = Path,
 ) -> Scores:
     """Measure all units and layers of a model, or read what was measured before.
 
     `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so, nowhere of
-    a module in memory. They are read from there, and, if `keeps`, written there. ranks: who runs the cases.
-    Raises GrowError: G403 where
+    a module in memory. They are read from there, and, if `keeps`, written there. ranks: who runs the cases;
+    `remade` makes the file that onnxruntime runs of a model, on another machine. Raises GrowError: G403 where
     the inputs do not fit or onnxruntime cannot run the model, G309 where what is to be measured stands inside
     of an operator.
     """
@@ -70,7 +74,7 @@ def measure(
     if found is not None and found.fingerprint == scores.fingerprint:
         scores = found
     if scores.done < len(cases):
-        subject = Subject(c.path, file, data, samples, c.model.lenient)
+        subject = Subject(c.path, file, remade, data, samples, c.model.lenient)
         _run(subject, tuple(_probes(c)), cases, scores, path if keeps else None, progress, ranks)
     return scores
 
@@ -102,28 +106,28 @@ def layer_scores(c: Analysis, scores: Scores) -> list[LayerScore]:
     return [LayerScore(b.run, b.layer, of(b.ratio), tuple((k, of(r)) for k, r in b.branches)) for b in blocks]
 
 
-def measured(c: Request, statement: Measure, *, ranks: Ranks = ALONE) -> Measured:
+def measured(c: Request, statement: Measure, *, measure: Measuring) -> Measured:
     """What a `measure importance` finds, for a compilation whose layers may have moved."""
     moved = any(run.history.moved for run in c.layers.runs)
     source = c.first if moved else c
     known = counterparts(c.axes, source.axes) if moved else None
-    return Measured(Activations(source.axes), _scores(source, c, statement, ranks).means, known)
+    return Measured(Activations(source.axes), _scores(source, c, statement, measure).means, known)
 
 
-def measured_layers(c: Request, statement: Measure, *, ranks: Ranks = ALONE) -> list[list[float | None]]:
+def measured_layers(c: Request, statement: Measure, *, measure: Measuring) -> list[list[float | None]]:
     """What a `measure importance` finds of the layers of each run of the source, which `c` is."""
     found: list[list[float | None]] = [[] for _ in c.layers.runs]
-    for score in layer_scores(c, _scores(c, c, statement, ranks)):
+    for score in layer_scores(c, _scores(c, c, statement, measure)):
         found[score.run].append(score.ratio)
     return found
 
 
-def _scores(source: Analysis, c: Request, statement: Measure, ranks: Ranks) -> Scores:
+def _scores(source: Analysis, c: Request, statement: Measure, measure: Measuring) -> Scores:
     """What a statement measures of the source: once in a compilation, whatever can be kept."""
     key = calibration(statement)
     if key not in c.model.scores:
         try:
-            c.model.scores[key] = measure(source, *key, keeps=c.keeps, progress=c.progress, ranks=ranks)
+            c.model.scores[key] = measure(source, *key, keeps=c.keeps, progress=c.progress)
         except GrowError as error:
             here = statement.file.span
             raise GrowError(*(replace(d, span=d.span or here) for d in error.diagnostics)) from error

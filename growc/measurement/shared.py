@@ -23,7 +23,7 @@ from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Feeds, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Sums = tuple[list[Floats], list[Floats]]
 """Of each probe, the sums over what it sees, and how many numbers they add up."""
@@ -36,22 +36,21 @@ atexit.register(lasting.close)
 
 @dataclass(frozen=True)
 class Runnable:
-    """A model, and the file of it that onnxruntime runs."""
+    """A model, and the file of it that onnxruntime runs. remade: what makes such a file."""
 
     model: Path
     file: Path
+    remade: Callable[[Path], Path]
 
     @property
     def runs(self) -> Path:
         """The file, on this machine."""
-        return self.file if self.file.exists() else _lowered(self.model)
+        return self.file if self.file.exists() else _made_here(self.remade, self.model)
 
 
 @lru_cache(maxsize=2)
-def _lowered(model: Path) -> Path:
-    from growc.formats.compiler import opened
-
-    return opened(model).file(model)
+def _made_here(remade: Callable[[Path], Path], model: Path) -> Path:
+    return remade(model)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def calibrated(
     """What a result costs on `inputs`, else on those of the recipe's last `measure importance`; or why that
     is not known. ranks: who runs both.
     """
-    from growc.formats.compiler import opened
+    from growc.formats.compiler import lowered, opened
 
     ports = ports_of(c)
     measures = [b.statement for b in c.statements if isinstance(b.statement, Measure)]
@@ -76,14 +76,14 @@ def calibrated(
     data, samples = (Path(inputs), None) if inputs is not None else calibration(measures[-1])
     try:
         before, after = opened(c.path), opened(result)
-        subject = Subject(c.path, before.file(c.path), data, samples, before.lenient)
+        subject = Subject(c.path, before.file(c.path), lowered, data, samples, before.lenient)
         with reference(subject, ports.logits) as source:
             total = sum(source.rows)
 
             def tell(done: int) -> None:
                 progress("comparing on samples", done, total)
 
-            grown = Runnable(result, after.file(result))
+            grown = Runnable(result, after.file(result), lowered)
             return source.compared(grown, ports, tell, ranks), ""
     except GrowError as error:
         return None, "; ".join([error.diagnostics[0].message, *error.diagnostics[0].notes])

@@ -205,7 +205,7 @@ def tried(
         with scratch_folder() as folder:
             target = folder / model.name
             [*_, result] = OnnxFile().write(changed, folder, target, lambda *_: None)
-            return Trial(source.compared(Runnable(result, result), ports_of(changed), tell))
+            return Trial(source.compared(Runnable(result, result, Path), ports_of(changed), tell))
     except GrowError as error:
         return Trial(None, error.diagnostics[0].message)
 

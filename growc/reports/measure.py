@@ -17,7 +17,7 @@ from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
-from growc.formats.compiler import analysed, opened
+from growc.formats.compiler import analysed, lowered, opened
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
@@ -80,7 +80,15 @@ def measurement(
     compilation = analysed(Path(model))
     if kept is not None and kept.exists() and not force:
         require(kept, importance.mark(compilation, Path(inputs), samples))
-    found = importance.measure(compilation, Path(inputs), samples, kept=kept, progress=progress, ranks=ranks)
+    found = importance.measure(
+        compilation,
+        Path(inputs),
+        samples,
+        kept=kept,
+        progress=progress,
+        ranks=ranks,
+        remade=lowered,
+    )
     scores = dict(importance.named_scores(compilation, found))
     layers = importance.layer_scores(compilation, found)
     return Measurement(scores, tuple(layers), found.samples, found.seconds)
@@ -109,6 +117,6 @@ def profile(
     path, data, source = Path(model), Path(inputs), opened(Path(model))
     kept = cache_path(path) if out is None else Path(out)
     book = Book.of(kept, fingerprint(source.files(path), data, samples))
-    subject = Subject(path, source.file(path), data, samples, source.lenient)
+    subject = Subject(path, source.file(path), lowered, data, samples, source.lenient)
     c = analysed(subject.file)  # of what onnxruntime runs
     return profile(c, subject, layers, progress, book, ranks)

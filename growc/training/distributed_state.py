@@ -7,11 +7,12 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from growc.checkpoint.files.distributed import Distributed, KeyPath
+from growc.checkpoint.files.distributed import Distributed
+from growc.checkpoint.files.pieces import KeyPath
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
-from growc.training.optimizer_state import parameter_groups
+from growc.training.optimizer_state import State, parameter_groups
 
 if TYPE_CHECKING:
     import torch
@@ -42,8 +43,8 @@ class Unread:
     """A value of a group that holds objects of classes: it can be copied, and not looked into."""
 
 
-def read(value: Any) -> Any:
-    """A value of a state; a tensor may be in memory."""
+def read(value: torch.Tensor | Stored) -> torch.Tensor:
+    """A tensor of state, which may be in memory."""
     return value.read() if isinstance(value, Stored) else value
 
 
@@ -72,7 +73,7 @@ class SavedOptimizer:
         """Whether parameters have numbers in place of names."""
         return not self.flat and any(isinstance(n, int) for group in self._listed() for n in group)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """As the state_dict of a torch optimizer, whose tensors are `Stored`; its parameters: `names`.
 
         Raises GrowError (G316) where a parameter with state is in no group.
@@ -97,18 +98,18 @@ class SavedOptimizer:
         if not self.numbered:
             return [[str(name) for name in group] for group in listed]
         entries = {int(owner): self._values(found) for owner, found in self.fields.items()}
-        groups = [{PARAMETERS: group} for group in listed]
+        groups: list[State] = [{PARAMETERS: group} for group in listed]
         for group, found in zip(groups, self.settings.values(), strict=True):
             group |= {NAMES: self.saved.value(found[NAMES])} if NAMES in found else {}
         return parameter_groups(self.module, {STATE: entries, GROUPS: groups})
 
-    def merged(self) -> tuple[dict[str, Any], list[list[str]]]:
+    def merged(self) -> tuple[State, list[list[str]]]:
         """The state and the parameters of each group, where parameters with the same settings are one."""
         state, names = self.state(), self.names()
         if not self.flat:
             return state, names
         alike: dict[object, int] = {}
-        groups: list[dict[str, Any]] = []
+        groups: list[State] = []
         for owner, group in zip(self.settings.values(), state[GROUPS], strict=True):
             what = tuple((word, self._content(key)) for word, key in sorted(owner.items()))
             if (at := alike.setdefault(what, len(groups))) == len(groups):
@@ -122,11 +123,11 @@ class SavedOptimizer:
         listed = self.names() if not self.numbered else self._listed()
         return {str(owner): number for number, owner in enumerate(o for group in listed for o in group)}
 
-    def _listed(self) -> list[list[Any]]:
+    def _listed(self) -> list[list[str | int]]:
         """What each group lists. Raises GrowError (G316) where that is no list, or one is there twice."""
         if self.flat:
             return [[owner] for owner in self.settings]
-        groups: list[list[Any]] = []
+        groups: list[list[str | int]] = []
         for found in self.settings.values():
             listed = self.saved.value(found[PARAMETERS]) if PARAMETERS in found else None
             if not isinstance(listed, list) or not all(isinstance(one, str | int) for one in listed):
@@ -137,10 +138,10 @@ class SavedOptimizer:
             raise _misfit("a parameter is twice in the groups of the optimizer")
         return groups
 
-    def _values(self, keys: Mapping[str, str]) -> dict[str, Any]:
+    def _values(self, keys: Mapping[str, str]) -> State:
         return {word: self._value(key) for word, key in keys.items()}
 
-    def _value(self, key: str) -> Any:
+    def _value(self, key: str) -> object:
         if key not in self.saved.tensors:
             with Attempt() as attempt:
                 return self.saved.value(key)

@@ -20,7 +20,8 @@ from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.directory import config_of, weight_files
-from growc.checkpoint.files.distributed import METADATA, Distributed
+from growc.checkpoint.files.distributed import Distributed
+from growc.checkpoint.files.pieces import METADATA
 from growc.checkpoint.files.quiet import quiet
 from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.lowering.lower import plain_name
@@ -32,6 +33,8 @@ from growc.verification.ort_session import Feeds
 
 if TYPE_CHECKING:
     from torch import nn
+    from torch.distributed.checkpoint.metadata import Metadata
+    from torch.distributed.checkpoint.storage import StorageReader
 
 WHOLE = 1 << 29
 """No weights of more bytes than these are loaded at a time."""
@@ -61,7 +64,7 @@ class Streaming(TorchFunctionMode):
         args, named = tree_map(self._read, (args, dict(kwargs or {})))
         return func(*args, **named)
 
-    def _read(self, given: Any) -> Any:
+    def _read(self, given: object) -> object:
         name = self._names.get(given) if isinstance(given, torch.Tensor) else None
         if name is None:
             return given
@@ -160,7 +163,7 @@ def _gathered(path: Path) -> nn.Module:
         for name, tensor in saved.below(prefix).items():
             if name in state:
                 state[name].data = state[name].to(without_data(tensor.entry).dtype)
-        nested: dict[str, Any] = reduce(lambda inner, word: {str(word): inner}, reversed(prefix), state)
+        nested: dict[str, object] = reduce(lambda inner, word: {str(word): inner}, reversed(prefix), state)
         with warnings.catch_warnings(action="ignore", category=UserWarning):  # that it is one process
             load(nested, storage_reader=_checked_reader(saved), no_dist=True)
         module.load_state_dict(state, assign=True)
@@ -180,16 +183,16 @@ def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, moves: bool) -> to
     return tensor if kind is None or not tensor.is_floating_point() else tensor.to(kind)
 
 
-def _checked_reader(saved: Distributed) -> Any:
+def _checked_reader(saved: Distributed) -> StorageReader:
     """torch's reader of a folder, with the metadata that was checked: its own runs what a pickle says."""
     from torch.distributed.checkpoint.filesystem import FileSystemReader
 
     from growc.checkpoint.files.distributed_metadata import as_torch_has_it
 
-    metadata = as_torch_has_it(saved)
+    metadata = as_torch_has_it(saved.tensors, saved.values, saved.paths)
 
     class Reader(FileSystemReader):
-        def read_metadata(self, *_: Any, **__: Any) -> Any:
+        def read_metadata(self, *_: object, **__: object) -> Metadata:
             return metadata
 
     return Reader(saved.folder)

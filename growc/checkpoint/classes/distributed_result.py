@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from torch import Tensor
 
 from growc.checkpoint.classes.new_tensors import GrownWeights, carried_by, told_of
 from growc.checkpoint.classes.on_disk import Opened
-from growc.checkpoint.files.distributed import Distributed, KeyPath
+from growc.checkpoint.files.distributed import Distributed
+from growc.checkpoint.files.pieces import KeyPath
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry
 from growc.checkpoint.files.shards import Part
 from growc.checkpoint.files.torch_tensors import entry_of
@@ -37,6 +39,8 @@ from growc.training.distributed_state import (
 from growc.training.optimizer_state import KEPT, Carried, New, parameter_groups, read_optimizer
 
 if TYPE_CHECKING:
+    import torch
+
     from growc.algebra.indexmap import Array
 
 MODEL: KeyPath = ("model",)
@@ -49,7 +53,7 @@ class Mapped:
     """A tensor of state that is made when it is written."""
 
     plan: WeightPlan
-    value: Any
+    value: torch.Tensor | Stored
 
     def rows(self) -> Rows:
         """Its values by rows."""
@@ -72,7 +76,7 @@ class _Contents:
     copies: list[tuple[Distributed, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def add(self, path: KeyPath, entry: Entry, make: Any) -> None:
+    def add(self, path: KeyPath, entry: Entry, make: Callable[[], Rows]) -> None:
         """A tensor; `make` gives its rows."""
         key = self.key(path)
         self.parts.append(Part((replace(entry, name=key),), partial(_one, key, make)))
@@ -107,7 +111,7 @@ class _Contents:
         return key
 
 
-def _one(key: str, make: Any) -> Mapping[str, Rows]:
+def _one(key: str, make: Callable[[], Rows]) -> Mapping[str, Rows]:
     return {key: make()}
 
 
@@ -169,7 +173,7 @@ def _numbered(one: SavedOptimizer, carried: Carried, kind: str, name: str, word:
     return one.path(kind, str(names.index(name)), word)
 
 
-def _stored(read: Any) -> Rows:
+def _stored(read: Callable[[], Array]) -> Rows:
     return stored(read())
 
 
@@ -220,7 +224,7 @@ def _add_state(
 ) -> None:
     """The state of each parameter, of so many entries. What begins afresh has zeros: loading asks for all."""
     entries = carried.state[STATE]
-    known: Mapping[str, Any] = next(
+    known: Mapping[str, object] = next(
         (e for e in entries.values() if any(isinstance(v, Mapped) for v in e.values())), {}
     )
     for number, name in enumerate(name for group in carried.names for name in group):
@@ -234,11 +238,11 @@ def _add_state(
                 found.add(place, value.entry(""), value.rows)
             elif isinstance(value, Stored):  # of which nothing is known, and whose weight stays
                 found.add_copy(place, value.saved, value.key)
-            elif hasattr(value, "numpy"):
+            elif isinstance(value, Tensor):
                 array = to_numpy(value)
                 found.add_array(place, np.zeros_like(array) if fresh else array)
             else:
-                found.add_value(place, saved_bytes(0 * value if fresh and word in KEPT else value))
+                found.add_value(place, saved_bytes(0 if fresh and word in KEPT else value))
 
 
 def _zeros(entry: Entry) -> Rows:

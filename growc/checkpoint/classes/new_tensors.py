@@ -343,8 +343,9 @@ def carry_optimizer(
             return mapped(weight, read(value), empty)
 
         carried = carried_by(grown, plan, state, groups, new, make)
-        entries = {n: {w: read(v) for w, v in found.items()} for n, found in carried.state["state"].items()}
-        torch.save({**carried.state, "state": entries}, folder / OPTIMIZER)
+        for found in carried.state["state"].values():
+            found |= {word: read(value) for word, value in found.items() if isinstance(value, Stored)}
+        torch.save(carried.state, folder / OPTIMIZER)
     return told_of(OPTIMIZER, carried, new)
 
 

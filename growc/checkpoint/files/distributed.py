@@ -12,8 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from growc.checkpoint.files.pieces import METADATA, Cut, KeyPath, Piece, Stretch
 from growc.checkpoint.files.safetensors_file import Entry, Readable, unreadable
 from growc.checkpoint.files.torch_tensors import entry_of, plainly_loaded
 from growc.dialects.torch.operators.arrays import to_numpy
@@ -24,43 +25,10 @@ if TYPE_CHECKING:
 
     from growc.algebra.indexmap import Array
 
-METADATA = ".metadata"
-ENDING = ".distcp"
-
-KeyPath = tuple[str | int, ...]
-"""Where an entry stands in the nested dictionaries that were saved."""
-
 
 def is_distributed(folder: Path) -> bool:
     """Whether a folder is such a checkpoint."""
     return (folder / METADATA).is_file()
-
-
-@dataclass(frozen=True)
-class Stretch:
-    """Bytes of a file, which are what `torch.save` wrote."""
-
-    file: str
-    offset: int
-    length: int
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A part of a tensor: from which place on, how large, and where it is."""
-
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-    stretch: Stretch
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A tensor that lies in pieces."""
-
-    dtype: torch.dtype
-    shape: tuple[int, ...]
-    pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True)
@@ -135,7 +103,7 @@ class Distributed:
         """The bytes of an entry that is no tensor, as `torch.save` made them."""
         return self._bytes(self.values[key])
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> object:
         """The same as a value. Raises GrowError (G310) where it holds code."""
         return self._loaded(key, self.values[key])
 

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import combinations, pairwise
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch.distributed.checkpoint.filesystem import _StorageInfo
@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from growc.checkpoint.files.distributed import Cut, Distributed, KeyPath, Piece, Stretch
+from growc.checkpoint.files.pieces import Cut, KeyPath, Piece, Stretch
 from growc.errors.regular_files import companion
 from growc.system.limits import require
 
@@ -42,15 +42,15 @@ HOLDERS = {
 }
 """Classes that metadata is made of, by modules."""
 
-PLAIN: dict[tuple[str, str], Callable[..., object]] = {
-    ("torch", "Size"): lambda sizes: tuple(sizes),
-    ("torch.serialization", "_get_layout"): lambda name: name,
-    ("torch.distributed.checkpoint.metadata", "_MEM_FORMAT_ENCODING"): lambda number: number,
-    ("collections", "OrderedDict"): lambda *pairs: dict(*pairs),
-    ("pathlib", "PosixPath"): lambda *parts: parts,
-    ("pathlib", "WindowsPath"): lambda *parts: parts,
-    ("pathlib._local", "PosixPath"): lambda *parts: parts,
-    ("pathlib._local", "WindowsPath"): lambda *parts: parts,
+PLAIN: dict[str, Callable[..., object]] = {
+    "torch.Size": lambda sizes: tuple(sizes),
+    "torch.serialization._get_layout": lambda name: name,
+    "torch.distributed.checkpoint.metadata._MEM_FORMAT_ENCODING": lambda number: number,
+    "collections.OrderedDict": lambda *pairs: dict(*pairs),
+    "pathlib.PosixPath": lambda *parts: parts,
+    "pathlib.WindowsPath": lambda *parts: parts,
+    "pathlib._local.PosixPath": lambda *parts: parts,
+    "pathlib._local.WindowsPath": lambda *parts: parts,
 }
 """What else it names, and what is taken for it."""
 
@@ -59,28 +59,46 @@ Read = tuple[dict[str, Cut], dict[str, Stretch], dict[str, KeyPath]]
 
 
 class _Plain(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         if module == "torch" and isinstance(kind := getattr(torch, name, None), torch.dtype):
             return kind
-        if (module, name) in PLAIN:
-            return partial(_taken, module, name)
+        if f"{module}.{name}" in PLAIN:
+            return partial(_taken, f"{module}.{name}")
         if name in HOLDERS.get(module, ()):
             return type(name, (_Holder,), {})
         raise ValueError(f"it holds code (`{module}.{name}`), and growc runs none")
 
 
-def _taken(module: str, name: str, *given: Any) -> Any:
-    return PLAIN[module, name](*given)
+def _taken(name: str, *given: object) -> object:
+    return PLAIN[name](*given)
 
 
 class _Holder:
-    """Fields, of whatever names. An index of a tensor is told apart by its name and place."""
+    """Fields, of whatever names."""
 
-    def __setstate__(self, state: Any) -> None:
+    def __setstate__(self, state: object) -> None:
         self.__dict__.update(state if isinstance(state, dict) else {"fields": state})
 
-    def __hash__(self) -> int:
-        return id(self)
+
+class _Index(Protocol):
+    fqn: str
+
+
+class _Info(Protocol):
+    relative_path: str
+    offset: int
+    length: int
+
+
+class _Chunk(Protocol):
+    offsets: Sequence[int]
+    sizes: Sequence[int]
+
+
+class _Tensor(Protocol):
+    properties: object
+    size: Sequence[int]
+    chunks: Sequence[_Chunk]
 
 
 def read_metadata(place: Path) -> Read:
@@ -105,7 +123,9 @@ def read_metadata(place: Path) -> Read:
     return tensors, values, paths
 
 
-def _stretches(place: Path, storage: Mapping[Any, Any]) -> dict[tuple[str, tuple[int, ...] | None], Stretch]:
+def _stretches(
+    place: Path, storage: Mapping[_Index, _Info]
+) -> dict[tuple[str, tuple[int, ...] | None], Stretch]:
     """Where each entry lies, by its key and place in its tensor."""
     sizes: dict[str, int] = {}
     found: dict[tuple[str, tuple[int, ...] | None], Stretch] = {}
@@ -122,10 +142,10 @@ def _stretches(place: Path, storage: Mapping[Any, Any]) -> dict[tuple[str, tuple
     return found
 
 
-def _cut(key: str, said: Any, stored: Mapping[tuple[str, tuple[int, ...] | None], Stretch]) -> Cut:
+def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], Stretch]) -> Cut:
     """A tensor, of which each element lies in one piece."""
     properties, shape = said.properties, tuple(map(int, said.size))
-    dtype = properties.fields[0] if hasattr(properties, "fields") else properties.dtype
+    dtype = next(iter(getattr(properties, "fields", ())), None) or getattr(properties, "dtype", None)
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"`{key}` has no type of elements")
     places = {tuple(map(int, chunk.offsets)): tuple(map(int, chunk.sizes)) for chunk in said.chunks}
@@ -160,16 +180,18 @@ def _meet(one: Piece, other: Piece) -> bool:
     return all(a < b + n and b < a + m for a, m, b, n in sides)
 
 
-def as_torch_has_it(saved: Distributed) -> Metadata:
-    """The metadata that was read and checked, for torch's own reader."""
+def as_torch_has_it(
+    cuts: Mapping[str, Cut], values: Mapping[str, Stretch], paths: Mapping[str, KeyPath]
+) -> Metadata:
+    """Metadata that was read and checked, for torch's own reader."""
     tensors, storage = {}, {}
-    for key, cut in saved.tensors.items():
+    for key, cut in cuts.items():
         chunks = [ChunkStorageMetadata(torch.Size(p.offsets), torch.Size(p.sizes)) for p in cut.pieces]
         tensors[key] = TensorStorageMetadata(TensorProperties(cut.dtype), torch.Size(cut.shape), chunks)
         for piece in cut.pieces:
             storage[MetadataIndex(key, piece.offsets)] = _info(piece.stretch)
-    storage |= {MetadataIndex(key): _info(stretch) for key, stretch in saved.values.items()}
-    return Metadata(dict(tensors), dict(saved.paths), storage)
+    storage |= {MetadataIndex(key): _info(stretch) for key, stretch in values.items()}
+    return Metadata(dict(tensors), dict(paths), storage)
 
 
 def _info(stretch: Stretch) -> _StorageInfo:

@@ -129,7 +129,7 @@ class ModuleNames:
     def parted(self) -> dict[str, list[View]]:
         """For tensors of the module that the file has in parts, and that these alone make: the parts."""
         found: dict[str, list[View]] = {}
-        sound: dict[int, bool] = {}
+        sound: dict[object, bool] = {}
         for conversion in _saving(self._module, sorted(self.entries, key=_natural), self._used):
             if conversion.renames or (parted := conversion.views(self.entries)) is None:
                 continue
@@ -141,7 +141,7 @@ class ModuleNames:
                     for view in parts
                 )
                 origin = self._origins[name]
-                key = id(origin.transform)
+                key = origin.transform
                 if known and key not in sound:
                     sound[key] = _agree(conversion, self._origins, self.entries, parted)
                 if known and sound[key]:
@@ -149,7 +149,7 @@ class ModuleNames:
         return found
 
     @property
-    def _used(self) -> list[Any]:
+    def _used(self) -> list[object]:
         """The conversions that loading the file takes."""
         return [transform for transform in self._mapping if transform.was_used()]
 
@@ -164,7 +164,7 @@ def in_file(
     module: Any,
     entries: Mapping[str, Entry],
     make: Callable[[str], Rows],
-    conversions: Sequence[Any] | None = None,
+    conversions: Sequence[object] | None = None,
 ) -> Iterator[Part]:
     """The tensors of a module in the file's order. conversions: of transformers, which loading it took; those
     with which a module is saved that no file was loaded into, where nobody says.
@@ -237,10 +237,10 @@ def _small(shape: tuple[int, ...], views: Sequence[View]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _natural(name: str) -> Any:
+def _natural(name: str) -> list[object]:
     from transformers.core_model_loading import dot_natural_key
 
-    return dot_natural_key(name)
+    return list(dot_natural_key(name))
 
 
 def _by_kind(transforms: Sequence[object]) -> tuple[list[Any], list[Any], dict[str, object]]:

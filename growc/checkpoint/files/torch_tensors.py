@@ -76,7 +76,7 @@ def load_pickle(path: Path) -> Any:
     return plainly_loaded(path, path)
 
 
-def plainly_loaded(file: Path | BinaryIO, path: Path, what: str = "it") -> Any:
+def plainly_loaded(file: Path | BinaryIO, path: Path, what: str = "it") -> object:
     """The same of an open file, which is `what` of the one at `path`."""
     import torch
 

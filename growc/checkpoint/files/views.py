@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch.overrides import TorchFunctionMode
@@ -28,7 +28,13 @@ Range = tuple[int, int]
 class Uncopied(TorchFunctionMode):
     """While it is entered, a copy of a tensor is the tensor: only where its elements come from is asked."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
         if getattr(func, "__name__", "") in ("contiguous", "clone"):
             return args[0]
         return func(*args, **(kwargs or {}))
@@ -110,7 +116,7 @@ def together(parts: Iterable[View]) -> list[list[View]]:
 
 
 def rows_of_parts(
-    parts: Sequence[View], shape: tuple[int, ...], dtype: np.dtype[Any], read: Callable[[str], Array]
+    parts: Sequence[View], shape: tuple[int, ...], dtype: np.dtype[np.generic], read: Callable[[str], Array]
 ) -> Rows:
     """A tensor by its rows, put together of parts that `read` brings by name."""
     inside: dict[int, list[View]] = defaultdict(list)

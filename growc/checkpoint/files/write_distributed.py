@@ -9,7 +9,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Size, Tensor, dtype
@@ -24,7 +24,8 @@ from torch.distributed.checkpoint.planner import (
     WriteItemType,
 )
 
-from growc.checkpoint.files.distributed import Distributed, KeyPath, Piece
+from growc.checkpoint.files.distributed import Distributed
+from growc.checkpoint.files.pieces import KeyPath, Piece
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.shards import Part
 from growc.checkpoint.files.shares import Tell, quiet, shared_out
@@ -179,6 +180,6 @@ def _chunk(entry: Entry, rows: range) -> ChunkStorageMetadata:
     return ChunkStorageMetadata(Size((rows.start, *(0 for _ in rest))), Size((len(rows), *rest)))
 
 
-def key_of(path: Iterable[Any]) -> str:
+def key_of(path: Iterable[object]) -> str:
     """What an entry is called: the parts of its path, joined by dots."""
     return ".".join(map(str, path))
