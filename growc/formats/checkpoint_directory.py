@@ -98,8 +98,8 @@ class CheckpointDirectory:
         self, draft: Path, grown: GrownWeights[Opened], plan: Plan, progress: Progress
     ) -> Iterator[str]:
         """Write the state of an optimizer beside the weights; gives what is to be said of that."""
+        from growc.checkpoint.classes.carried_state import carry_optimizer
         from growc.checkpoint.classes.distributed_result import optimizers_of
-        from growc.checkpoint.classes.new_tensors import carry_optimizer
         from growc.training.optimizer_state import parameter_groups, read_optimizer
 
         progress("carrying the optimizer's state", 0, 0)

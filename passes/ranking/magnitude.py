@@ -9,6 +9,7 @@ Every weight is read once, and kept no longer than it is summed up.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
 
@@ -24,6 +25,9 @@ from growc.passes.axes.unstacked_experts import Experts
 READ, SQUARED = 1 << 20, 1 << 16
 """Elements of a weight that are read at a time, and that are squared: in double precision these fit a
 cache."""
+
+AT_ONCE = 2
+"""So many of these readings go on at once."""
 
 FIRST = 2
 """The sums along so many axes of a weight are made in one reading: along others, a kernel's extent, units are
@@ -132,16 +136,28 @@ def squares(
     whole = shape or (1,)
     gone = [tuple(a for a in range(len(whole)) if a not in some) for some in kept]
     row = max(prod(whole[1:]), 1)
-    parts: list[list[Floats]] = [[] for _ in kept]
-    for some in _runs(whole[0], READ // row):
+
+    def summed(some: slice) -> list[list[Floats]]:
+        parts: list[list[Floats]] = [[] for _ in kept]
         rows = read((some,)) if shape else read(()).reshape(1)
         for few in _runs(len(rows), SQUARED // row):
             block = wide(rows[few])
             squared = np.square(np.abs(block) if block.dtype.kind == "c" else block)
             for own, axes in zip(parts, gone, strict=True):
                 own.append(squared.sum(axis=axes))
-    together = zip(kept, parts, strict=True)
-    return [np.concatenate(own) if 0 in some else np.sum(own, axis=0) for some, own in together]
+        return parts
+
+    runs = list(_runs(whole[0], READ // row))
+    if len(runs) == 1:
+        found = [summed(runs[0])]
+    else:
+        with ThreadPoolExecutor(AT_ONCE) as threads:  # numpy computes without Python's lock
+            found = list(threads.map(summed, runs))
+    made = [[one for parts in found for one in parts[k]] for k in range(len(kept))]
+    return [
+        np.concatenate(own) if 0 in some else np.sum(own, axis=0)
+        for some, own in zip(kept, made, strict=True)
+    ]
 
 
 def _runs(count: int, step: int) -> Iterator[slice]:

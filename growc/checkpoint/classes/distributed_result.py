@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from growc.checkpoint.classes.new_tensors import GrownWeights, carried_by, told_of
+from growc.checkpoint.classes.carried_state import carried_by, told_of
+from growc.checkpoint.classes.new_tensors import GrownWeights
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import KeyPath

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,18 +20,15 @@ from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry
 from growc.checkpoint.files.shards import SHARD_SIZE, Part
 from growc.checkpoint.files.shares import Tell, quiet
-from growc.checkpoint.files.torch_tensors import on_disk
 from growc.checkpoint.files.write import as_they_are, write_checkpoint
 from growc.dialects.transformers.config.shapes import Feature, same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.plans.execute import planned
-from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, Plan, WeightPlan
+from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, WeightPlan
 from growc.plans.reads import rows_read
 from growc.plans.rows import Rows
 from growc.system.ranks import ALONE, Ranks
-from growc.training.distributed_state import Stored, read
-from growc.training.optimizer_state import Carried, Make, New, State, carry, mapped
 
 if TYPE_CHECKING:
     from growc.dialects.transformers.log.compensation import Factor
@@ -41,9 +37,6 @@ H = TypeVar("H", bound=Holder)
 
 MADE = ("makes", "scales")
 """What a statement does to tensors of its units, where it only takes them."""
-
-OPTIMIZER = "optimizer.pt"
-"""What a Trainer calls its state."""
 
 
 @dataclass
@@ -296,65 +289,3 @@ def remarks(grown: GrownWeights[Opened], carried: Path | None = None) -> Iterato
     ]
     if left:
         yield f"not carried over: {', '.join(left[:6])}"
-
-
-def carried_by(
-    grown: GrownWeights[Opened],
-    plan: Plan,
-    state: State,
-    groups: Sequence[Sequence[str]],
-    new: New,
-    make: Make = mapped,
-) -> Carried:
-    """The state of an optimizer for the result. groups: the source's parameters, as it numbers them. make:
-    see growc.training.optimizer_state.carry. Raises GrowError (G316) where it does not fit the model.
-    """
-    weights = {
-        grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
-    }
-    before = [[grown.first.get(name, name) for name in group] for group in groups]
-    after = [grown.first[name] for name, _ in grown.module.named_parameters()]
-    places = {name: place for place, name in enumerate(name for group in before for name in group)}
-    own = [[places[name] for name in after if name in group] for group in map(set, before)]
-    if own != [sorted(group) for group in own]:  # not the module's order: theirs
-        origin = {name: weight.copy_of or weight.source for name, weight in weights.items()}
-        after.sort(key=lambda name: places.get(origin.get(name) or name, len(places)))
-    return carry(state, replace(plan, weights=tuple(weights.values())), before, after, new=new, make=make)
-
-
-def carry_optimizer(
-    state: State,
-    groups: Sequence[Sequence[str]],
-    folder: Path,
-    grown: GrownWeights[Opened],
-    plan: Plan,
-    new: New,
-) -> str:
-    """Write the state for the result into its folder; gives what is to be said of it.
-
-    Raises GrowError (G316) where the state does not fit the model.
-    """
-    import torch
-
-    with tempfile.TemporaryDirectory(dir=folder.parent) as files:
-        empty = on_disk(Path(files))
-
-        def make(weight: WeightPlan, value: torch.Tensor | Stored) -> torch.Tensor:
-            return mapped(weight, read(value), empty)
-
-        carried = carried_by(grown, plan, state, groups, new, make)
-        for found in carried.state["state"].values():
-            found |= {word: read(value) for word, value in found.items() if isinstance(value, Stored)}
-        torch.save(carried.state, folder / OPTIMIZER)
-    return told_of(OPTIMIZER, carried, new)
-
-
-def told_of(place: str, carried: Carried, new: New) -> str:
-    """What is to be said of a state that was carried to a place."""
-    made = f"`{place}` has the state of {len(carried.exact)} parameters"
-    said = f"{made} as training the result would have made it"
-    if carried.approximate:
-        said += f", and about that of {len(carried.approximate)}, such as `{carried.approximate[0]}`"
-    said += "; entries of new units are zero" if new == "zero" else ""
-    said += f"; {len(carried.fresh)} begin afresh" if carried.fresh else ""
-    return said + (f"; {len(carried.absent)} are in no group of it" if carried.absent else "")

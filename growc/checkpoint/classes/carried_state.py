@@ -1,0 +1,84 @@
+"""From a plan to the state of an optimizer for a new checkpoint."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from growc.checkpoint.classes.new_tensors import GrownWeights
+from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.files.torch_tensors import on_disk
+from growc.plans.plan import Plan, WeightPlan
+from growc.training.distributed_state import Stored, read
+from growc.training.optimizer_state import Carried, Make, New, State, carry, mapped
+
+if TYPE_CHECKING:
+    import torch
+
+OPTIMIZER = "optimizer.pt"
+"""What a Trainer calls its state."""
+
+
+def carried_by(
+    grown: GrownWeights[Opened],
+    plan: Plan,
+    state: State,
+    groups: Sequence[Sequence[str]],
+    new: New,
+    make: Make = mapped,
+) -> Carried:
+    """The state of an optimizer for the result. groups: the source's parameters, as it numbers them. make:
+    see growc.training.optimizer_state.carry. Raises GrowError (G316) where it does not fit the model.
+    """
+    weights = {
+        grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
+    }
+    before = [[grown.first.get(name, name) for name in group] for group in groups]
+    after = [grown.first[name] for name, _ in grown.module.named_parameters()]
+    places = {name: place for place, name in enumerate(name for group in before for name in group)}
+    own = [[places[name] for name in after if name in group] for group in map(set, before)]
+    if own != [sorted(group) for group in own]:  # not the module's order: theirs
+        origin = {name: weight.copy_of or weight.source for name, weight in weights.items()}
+        after.sort(key=lambda name: places.get(origin.get(name) or name, len(places)))
+    return carry(state, replace(plan, weights=tuple(weights.values())), before, after, new=new, make=make)
+
+
+def carry_optimizer(
+    state: State,
+    groups: Sequence[Sequence[str]],
+    folder: Path,
+    grown: GrownWeights[Opened],
+    plan: Plan,
+    new: New,
+) -> str:
+    """Write the state for the result into its folder; gives what is to be said of it.
+
+    Raises GrowError (G316) where the state does not fit the model.
+    """
+    import torch
+
+    with tempfile.TemporaryDirectory(dir=folder.parent) as files:
+        empty = on_disk(Path(files))
+
+        def make(weight: WeightPlan, value: torch.Tensor | Stored) -> torch.Tensor:
+            return mapped(weight, read(value), empty)
+
+        carried = carried_by(grown, plan, state, groups, new, make)
+        for found in carried.state["state"].values():
+            found |= {word: read(value) for word, value in found.items() if isinstance(value, Stored)}
+        torch.save(carried.state, folder / OPTIMIZER)
+    return told_of(OPTIMIZER, carried, new)
+
+
+def told_of(place: str, carried: Carried, new: New) -> str:
+    """What is to be said of a state that was carried to a place."""
+    made = f"`{place}` has the state of {len(carried.exact)} parameters"
+    said = f"{made} as training the result would have made it"
+    if carried.approximate:
+        said += f", and about that of {len(carried.approximate)}, such as `{carried.approximate[0]}`"
+    said += "; entries of new units are zero" if new == "zero" else ""
+    said += f"; {len(carried.fresh)} begin afresh" if carried.fresh else ""
+    return said + (f"; {len(carried.absent)} are in no group of it" if carried.absent else "")
