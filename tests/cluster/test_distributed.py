@@ -67,8 +67,7 @@ def arrays(folder):
     return {key: found.array(key) for key in found.tensors}
 
 
-@pytest.mark.parametrize("flat", [False, True], ids=["nested", "flat"])
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize(("flat", "tied"), [(False, True), (True, False)], ids=["nested", "flat"])
 def test_weights_and_state_are_those_of_a_directory(tmp_path, flat, tied):
     model, optimizer = trained(tie_word_embeddings=tied)
     source, home = saved(tmp_path, model, optimizer, flat=flat)
