@@ -69,12 +69,18 @@ def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
         raise wrong(f"`--ranks` is for checkpoint directories, and `{c.path}` is none")
     if size < 1:
         raise wrong(f"`--ranks {size}` is no number of processes", "it is 1 or more")
+    from growc.checkpoint.classes.distributed_result import contents_of
     from growc.checkpoint.classes.new_tensors import held_result, parts
+    from growc.checkpoint.classes.on_disk import Opened
     from growc.checkpoint.files.shards import read_size
     from growc.checkpoint.files.shares import shared_out
 
     grown: Grown = held_result(c).held
-    each = [_load(grown, shares) for shares in shared_out([*parts(grown)], size)]
+    if isinstance(grown.source, Opened) and grown.source.checkpoint.distributed:
+        made = contents_of(grown, c.plan, None, "mapped").parts
+    else:
+        made = [*parts(grown)]
+    each = [_load(grown, shares) for shares in shared_out(made, size)]
     return Loads(each, read_size(bandwidth or BANDWIDTH, "--bandwidth"))
 
 

@@ -1,5 +1,6 @@
 """Optimizers in distributed checkpoints: of other kinds, in other forms, and what is none of them."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_by_all
 
 import growc
 from growc.checkpoint.files.distributed import Distributed
+from growc.cli.main import main
 from growc.errors.diagnostic import GrowError
 
 pytestmark = pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
@@ -197,6 +199,18 @@ def test_new_units_may_begin_at_zero(tmp_path):
     found = arrays(tmp_path / "grown")["optim.state.model.layers.0.mlp.up_proj.weight.exp_avg"]
     assert found.shape == (2 * SIZES["intermediate_size"], SIZES["hidden_size"])
     assert found.any(axis=1).sum() == SIZES["intermediate_size"]
+
+
+def test_a_plan_counts_the_state_among_the_loads(tmp_path, capsys):
+    model, optimizer = trained()
+    source, home = saved(tmp_path, model, optimizer)
+    given = ["plan", "-e", "widen ffn to 2 * ffn with neighbor copy", str(source), "--model", str(home)]
+    assert main([*given, "--ranks", "3", "--json"]) == 0
+    loads = json.loads(capsys.readouterr().out)["ranks"]["processes"]
+    growc.apply(given[2], source, tmp_path / "grown", home=home, check=False)
+    extra = arrays(tmp_path / "grown")
+    del extra["rotation"]  # which nobody makes
+    assert sum(load["written"] for load in loads) == sum(array.nbytes for array in extra.values())
 
 
 def test_names_of_a_wrapped_module_are_told(tmp_path):

@@ -77,10 +77,10 @@ class _Contents:
     copies: list[tuple[Distributed, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def add(self, path: KeyPath, entry: Entry, make: Callable[[], Rows]) -> None:
-        """A tensor; `make` gives its rows."""
-        key = self.key(path)
-        self.parts.append(Part((replace(entry, name=key),), partial(_one, key, make)))
+    def add(self, path: KeyPath, entry: Entry, make: Callable[[], Rows], weight: str = "") -> None:
+        """A tensor; `make` gives its rows. weight: which one of the result's class it is."""
+        key, made_of = self.key(path), (weight,) if weight else ()
+        self.parts.append(Part((replace(entry, name=key),), partial(_one, key, make), made_of=made_of))
 
     def add_array(self, path: KeyPath, array: Array) -> None:
         """A tensor that is there."""
@@ -128,7 +128,7 @@ def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None,
     saved = checkpoint.distributed
     prefix = checkpoint.prefix if saved else MODEL
     for name, plan_name in _names(grown):
-        found.add((*prefix, name), grown.entry(plan_name), partial(grown.make, plan_name))
+        found.add((*prefix, name), grown.entry(plan_name), partial(grown.make, plan_name), plan_name)
     for name in grown.source.names.unused:
         tensor = checkpoint.tensors[name]
         found.add((*prefix, name), tensor.entry, partial(_stored, tensor.read))
