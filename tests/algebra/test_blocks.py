@@ -133,7 +133,7 @@ def test_what_rows_read_is_known_without_values(plan: WeightPlan, first: int, co
         return rows.Rows(len(array), array.shape[1:], array.dtype, noted)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execution, "stored", noting)
+        patch.setattr(execution, "as_rows", noting)
         if plan.changed:
             planned(plan, arrays["w"], read).read(np.arange(some.start, some.stop))
         else:
