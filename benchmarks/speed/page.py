@@ -16,10 +16,10 @@ from run import CASES
 HEAD = """# How fast growc is
 
 `make bench` measures; this page is made of [performance.json](performance.json). Contenders of a case take
-turns, the median of their runs counts, start-up and the way to the disk inside. CPU is that of all threads.
-Memory is the most that a process held beside mapped files, what its libraries take included. `× cp` is
-against a copy of the result to the disk in the same run. The scripts are in
-[benchmarks/speed/peers](../benchmarks/speed/peers): each knows one model and one recipe, and does the same
+turns, and each writes where nothing is; the median of their runs counts, start-up and the way to the disk
+inside. CPU is that of all threads. Memory is the most that a process held beside mapped files, what its
+libraries take included. `× cp` is against a copy of the result to the disk in the same run. The scripts are
+in [benchmarks/speed/peers](../benchmarks/speed/peers): each knows one model and one recipe, and does the same
 gathers.
 """
 

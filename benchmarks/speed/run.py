@@ -184,17 +184,23 @@ def copies(out: Path, result: Path) -> dict[str, float]:
 
 
 def measured(case: str, models: Path, peers: str, runs: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each contender of a case, with its medians and all of its runs."""
+    """Each contender of a case, with its medians and all of its runs. What one wrote is gone when another
+    begins: files of all of them together may be more than memory caches.
+    """
     with tempfile.TemporaryDirectory(dir=models) as name:
         out = Path(name)
         commands = CASES[case](models, out, peers)
         found: dict[str, list[dict[str, float]]] = {label: [] for label in commands}
+        given = set(out.iterdir())
+        copied = next((label for label, command in commands.items() if "-o" in command), None)
         for _ in range(runs):
             for label, command in commands.items():
+                for path in set(out.iterdir()) - given:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
                 found[label].append(run(command))
-            result = next((Path(c[c.index("-o") + 1]) for c in commands.values() if "-o" in c), None)
-            if result is not None:
-                found.setdefault("cp of the result", []).append(copies(out, result))
+                if label == copied:
+                    result = Path(command[command.index("-o") + 1])
+                    found.setdefault("cp of the result", []).append(copies(out, result))
     for label, times in found.items():
         middle = {key: median(one[key] for one in times) for key in times[0]}
         yield label, middle | {"runs": [round(one["wall"], 3) for one in times]}
