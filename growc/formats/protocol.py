@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from growc.checkpoint.files.distributed import is_distributed
+from growc.checkpoint.files.pieces import is_distributed
 from growc.errors.diagnostic import wrong
 from growc.formats.compiler import require_torch
 from growc.system.ranks import ALONE, Ranks

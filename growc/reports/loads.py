@@ -95,7 +95,7 @@ def _written(share: Share) -> int:
 
 def _read(grown: Grown, share: Share) -> Iterator[int]:
     """Bytes of each tensor that a share is made of."""
-    [*names] = share.part.made_of
+    names = share.part.made_of
     if not names:
         yield _written(share)
     elif share.part.whole:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from growc.checkpoint.files.distributed import Distributed
@@ -71,7 +72,7 @@ class SavedOptimizer:
     @property
     def numbered(self) -> bool:
         """Whether parameters have numbers in place of names."""
-        return not self.flat and any(isinstance(n, int) for group in self._listed() for n in group)
+        return not self.flat and any(isinstance(n, int) for group in self._listed for n in group)
 
     def state(self) -> State:
         """As the state_dict of a torch optimizer, whose tensors are `Stored`; its parameters: `names`.
@@ -84,17 +85,18 @@ class SavedOptimizer:
             raise _misfit(f"the optimizer has state of `{stray}`, which is in none of its groups")
         entries = {owners[owner]: self._values(found) for owner, found in self.fields.items()}
         groups, at = [], 0
-        for found, names in zip(self.settings.values(), self.names(), strict=True):
+        for found, names in zip(self.settings.values(), self.names, strict=True):
             group = self._values({word: key for word, key in found.items() if word != PARAMETERS})
             groups.append({**group, PARAMETERS: list(range(at, at + len(names))), NAMES: names})
             at += len(names)
         return {STATE: entries, GROUPS: groups}
 
+    @cached_property
     def names(self) -> list[list[str]]:
         """The names of the parameters of each group."""
         if self.flat:
             return [[owner] for owner in self.settings]
-        listed = self._listed()
+        listed = self._listed
         if not self.numbered:
             return [[str(name) for name in group] for group in listed]
         entries = {int(owner): self._values(found) for owner, found in self.fields.items()}
@@ -105,7 +107,7 @@ class SavedOptimizer:
 
     def merged(self) -> tuple[State, list[list[str]]]:
         """The state and the parameters of each group, where parameters with the same settings are one."""
-        state, names = self.state(), self.names()
+        state, names = self.state(), self.names
         if not self.flat:
             return state, names
         alike: dict[object, int] = {}
@@ -120,9 +122,10 @@ class SavedOptimizer:
 
     def _owners(self) -> dict[str, int]:
         """The number of each parameter, by what its state goes by."""
-        listed = self.names() if not self.numbered else self._listed()
+        listed = self.names if not self.numbered else self._listed
         return {str(owner): number for number, owner in enumerate(o for group in listed for o in group)}
 
+    @cached_property
     def _listed(self) -> list[list[str | int]]:
         """What each group lists. Raises GrowError (G316) where that is no list, or one is there twice."""
         if self.flat:
@@ -196,7 +199,7 @@ def groups_as_saved(one: SavedOptimizer, names: Sequence[Sequence[str]]) -> list
     own = set(one.module.state_dict())
     found: list[list[str | int]] = []
     at = 0
-    for group, before in zip(names, one.names(), strict=True):
+    for group, before in zip(names, one.names, strict=True):
         if one.numbered:
             found.append(list(range(at, at + len(group))))
             at += len(group)

@@ -53,10 +53,10 @@ def compare(
     Raises GrowError (G308, G403) where one cannot be loaded or run.
     """
     before, after = load(source), load(result)
-    job = CompareCases(ports, source, result, inputs, home_of(source))
+    narrow = Checkpoint.open(source, before.module.state_dict()).narrow
+    job = CompareCases(ports, source, result, inputs, home_of(source), narrow)
     cases = job.cases(before)
     measured = _joined(ranks.each(job, partial(job.own, before, after, cases))).summed_up()
-    narrow = Checkpoint.open(source, before.module.state_dict()).narrow
     if exported:
         measured = replace(measured, **_exported(ports, before, after, cases[0], measured.notes))
     if not narrow:
@@ -69,7 +69,7 @@ def compare(
 @dataclass(frozen=True)
 class CompareCases:
     """The job of each process: every so many a case, by its number. home: the folder of the source's config.
-    single: in single precision.
+    narrow: whether there are weights of 16 bits. single: in single precision.
     """
 
     ports: Ports
@@ -77,6 +77,7 @@ class CompareCases:
     result: Path
     inputs: Path | None
     home: Path
+    narrow: bool
     single: bool = False
 
     def __call__(self, rank: int, size: int) -> Comparison | None:
@@ -90,14 +91,13 @@ class CompareCases:
         self, before: Loaded, after: Loaded, cases: Sequence[Case], rank: int, size: int
     ) -> Comparison | None:
         """The same, with all in memory."""
-        narrow = Checkpoint.open(self.source, before.module.state_dict()).narrow
-        if narrow and not (before.whole or self.single):
+        if self.narrow and not (before.whole or self.single):
             cases = cases[:1]  # of large ones most are run in single precision
         if not (mine := cases[rank::size]):
             return None
         moved: Callable[[], Loaded] = partial(load, self.source, torch.float32, moves=True)
-        others = [moved] if self.single else _others(self.source, before, narrow)
-        return _measured(self.ports, before, after, others, mine, narrow)
+        others = [moved] if self.single else _others(self.source, before, self.narrow)
+        return _measured(self.ports, before, after, others, mine, self.narrow)
 
     def cases(self, before: Loaded) -> list[Case]:
         """All cases, of all processes."""

@@ -153,11 +153,11 @@ def _gathered(path: Path) -> nn.Module:
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.state_dict_loader import load
 
-    chosen: Any = class_of(config_of(path))
-    saved = Distributed.open(path)
+    config, saved = config_of(path), Distributed.open(path)
+    chosen: Any = class_of(config)
     try:
         with quiet():
-            module: nn.Module = chosen(chosen.config_class.from_dict(config_of(path)))
+            module: nn.Module = chosen(chosen.config_class.from_dict(config))
         state = module.state_dict()
         prefix = saved.prefix_of(state)
         for name, tensor in saved.below(prefix).items():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from growc.checkpoint.classes.carried_state import carried_by, told_of
@@ -16,8 +16,7 @@ from growc.checkpoint.classes.new_tensors import GrownWeights
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import KeyPath
-from growc.checkpoint.files.safetensors_file import DTYPES, Entry
-from growc.checkpoint.files.shards import Part
+from growc.checkpoint.files.safetensors_file import DTYPES, Entry, Readable
 from growc.checkpoint.files.torch_tensors import entry_of
 from growc.checkpoint.files.write_distributed import Contents, key_of
 from growc.dialects.torch.operators.arrays import to_numpy
@@ -39,11 +38,6 @@ from growc.training.distributed_state import (
 )
 from growc.training.optimizer_state import KEPT, Carried, New, parameter_groups, read_optimizer
 
-if TYPE_CHECKING:
-    import torch
-
-    from growc.algebra.indexmap import Array
-
 MODEL: KeyPath = ("model",)
 OPTIMIZER: KeyPath = ("optim",)
 """Where weights and the state of an optimizer lie, if the source does not say."""
@@ -60,84 +54,32 @@ class Mapped:
         """Its values by rows."""
         return planned(self.plan, to_numpy(read(self.value)))
 
-    def entry(self, key: str) -> Entry:
+    @property
+    def entry(self) -> Entry:
         """What a file says of it."""
         value = self.value
-        own = value.saved.entry(value.key) if isinstance(value, Stored) else entry_of(key, value)
-        return Entry(key, own.dtype, self.plan.after)
-
-
-@dataclass
-class _Contents:
-    """What is to be written, as it is put together."""
-
-    parts: list[Part] = field(default_factory=list)
-    values: dict[str, bytes] = field(default_factory=dict)
-    paths: dict[str, KeyPath] = field(default_factory=dict)
-    copies: list[tuple[Distributed, str]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-    def add(self, path: KeyPath, entry: Entry, make: Callable[[], Rows], weight: str = "") -> None:
-        """A tensor; `make` gives its rows. weight: which one of the result's class it is."""
-        key, made_of = self.key(path), (weight,) if weight else ()
-        self.parts.append(Part((replace(entry, name=key),), partial(_one, key, make), made_of=made_of))
-
-    def add_array(self, path: KeyPath, array: Array) -> None:
-        """A tensor that is there."""
-        entry = Entry("", next(word for word, kind in DTYPES.items() if kind == array.dtype), array.shape)
-        self.add(path, entry, partial(stored, array))
-
-    def add_value(self, path: KeyPath, content: bytes) -> None:
-        """Another entry, as `torch.save` made it."""
-        self.values[self.key(path)] = content
-
-    def copy(self, saved: Distributed, key: str) -> None:
-        """An entry of the source, at its own place."""
-        self.paths[key] = saved.paths[key]
-        if key in saved.tensors:
-            self.copies.append((saved, key))
-        else:
-            self.values[key] = saved.content(key)
-
-    def add_copy(self, path: KeyPath, saved: Distributed, key: str) -> None:
-        """An entry of the source at another place."""
-        if key in saved.tensors:
-            self.add(path, saved.entry(key), partial(_read, saved, key))
-        else:
-            self.add_value(path, saved.content(key))
-
-    def key(self, path: KeyPath) -> str:
-        key = key_of(path)
-        self.paths[key] = path
-        return key
-
-
-def _one(key: str, make: Callable[[], Rows]) -> Mapping[str, Rows]:
-    return {key: make()}
-
-
-def _read(saved: Distributed, key: str) -> Rows:
-    return stored(saved.array(key))
+        own = value.saved.entry(value.key) if isinstance(value, Stored) else entry_of("", value)
+        return replace(own, shape=self.plan.after)
 
 
 def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None, new: New) -> Contents:
     """What a distributed checkpoint of a result holds. optimizer: the file of a state, in place of what lies
     beside the weights. Raises GrowError (G316) where a state does not fit the model.
     """
-    found, checkpoint = _Contents(), grown.source.checkpoint
+    found, checkpoint = Contents(), grown.source.checkpoint
     saved = checkpoint.distributed
     prefix = checkpoint.prefix if saved else MODEL
     for name, plan_name in _names(grown):
         found.add((*prefix, name), grown.entry(plan_name), partial(grown.make, plan_name), plan_name)
     for name in grown.source.names.unused:
         tensor = checkpoint.tensors[name]
-        found.add((*prefix, name), tensor.entry, partial(_stored, tensor.read))
+        found.add((*prefix, name), tensor.entry, partial(_stored, tensor))
     shapes = {grown.first[name]: tuple(p.shape) for name, p in grown.module.named_parameters()}
     if optimizer is not None:
         state = read_optimizer(optimizer)
         groups = parameter_groups(grown.source.module, state)
         carried = carried_by(grown, plan, state, groups, new, Mapped)
-        _add_state(found, carried, partial(_below, OPTIMIZER), shapes)
+        _add_state(found, carried, lambda *words: (*OPTIMIZER, *words), shapes)
         _add_groups(found, carried)
         found.remarks.append(told_of(key_of(OPTIMIZER), carried, new))
     if saved:
@@ -145,7 +87,7 @@ def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None,
         for one in optimizers_of(grown):
             taken |= one.keys
             if optimizer is None:
-                carried = carried_by(grown, plan, one.state(), one.names(), new, Mapped)
+                carried = carried_by(grown, plan, one.state(), one.names, new, Mapped)
                 place = partial(_numbered, one, carried) if one.numbered else one.path
                 _add_state(found, carried, place, shapes)
                 _add_settings(found, one, carried)
@@ -153,7 +95,7 @@ def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None,
         for key in (key for key in saved.paths if key not in taken):
             _require_no_copy(grown, saved, key)
             found.copy(saved, key)
-    return Contents(found.parts, found.values, found.paths, found.copies, tuple(found.remarks))
+    return found
 
 
 def _require_no_copy(grown: GrownWeights[Opened], saved: Distributed, key: str) -> None:
@@ -174,12 +116,8 @@ def _numbered(one: SavedOptimizer, carried: Carried, kind: str, name: str, word:
     return one.path(kind, str(names.index(name)), word)
 
 
-def _stored(read: Callable[[], Array]) -> Rows:
-    return stored(read())
-
-
-def _below(prefix: KeyPath, *words: str | int) -> KeyPath:
-    return (*prefix, *words)
+def _stored(tensor: Readable) -> Rows:
+    return stored(tensor.read())
 
 
 def _names(grown: GrownWeights[Opened]) -> Iterator[tuple[str, str]]:
@@ -200,7 +138,7 @@ def optimizers_of(grown: GrownWeights[Opened]) -> list[SavedOptimizer]:
     return optimizers_in(saved, grown.source.module) if saved else []
 
 
-def _add_settings(found: _Contents, one: SavedOptimizer, carried: Carried) -> None:
+def _add_settings(found: Contents, one: SavedOptimizer, carried: Carried) -> None:
     """The groups of an optimizer, each with its parameters."""
     listed = groups_as_saved(one, carried.names)
     for owner, names, members in zip(one.settings, carried.names, listed, strict=True):
@@ -213,7 +151,7 @@ def _add_settings(found: _Contents, one: SavedOptimizer, carried: Carried) -> No
                     found.add_copy(path, one.saved, key)
 
 
-def _add_groups(found: _Contents, carried: Carried) -> None:
+def _add_groups(found: Contents, carried: Carried) -> None:
     for number, (group, names) in enumerate(zip(carried.state[GROUPS], carried.names, strict=True)):
         for word, value in {**group, PARAMETERS: list(names)}.items():
             if word != NAMES:
@@ -221,7 +159,7 @@ def _add_groups(found: _Contents, carried: Carried) -> None:
 
 
 def _add_state(
-    found: _Contents, carried: Carried, path: Callable[..., KeyPath], shapes: Mapping[str, tuple[int, ...]]
+    found: Contents, carried: Carried, path: Callable[..., KeyPath], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
     """The state of each parameter, of so many entries. What begins afresh has zeros: loading asks for all."""
     entries = carried.state[STATE]
@@ -233,15 +171,15 @@ def _add_state(
         for word, value in entries.get(number, known).items():
             place = path(STATE, name, word)
             if isinstance(value, Mapped) and fresh:
-                entry = replace(value.entry(""), shape=shapes[name])
+                entry = replace(value.entry, shape=shapes[name])
                 found.add(place, entry, partial(_zeros, entry))
             elif isinstance(value, Mapped):
-                found.add(place, value.entry(""), value.rows)
+                found.add(place, value.entry, value.rows)
             elif isinstance(value, Stored):  # of which nothing is known, and whose weight stays
                 found.add_copy(place, value.saved, value.key)
             elif isinstance(value, Tensor):
-                array = to_numpy(value)
-                found.add_array(place, np.zeros_like(array) if fresh else array)
+                kept = torch.zeros_like(value) if fresh else value
+                found.add(place, entry_of("", kept), partial(stored, to_numpy(kept)))
             else:
                 found.add_value(place, saved_bytes(0 if fresh and word in KEPT else value))
 

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from growc.algebra.indexmap import Array
 
 
-def is_distributed(folder: Path) -> bool:
-    """Whether a folder is such a checkpoint."""
-    return (folder / METADATA).is_file()
-
-
 @dataclass(frozen=True)
 class Distributed:
     """One such folder: tensors and other values by their keys, and the path of each key."""

@@ -1,8 +1,9 @@
-"""How entries of a distributed checkpoint lie in its files."""
+"""Which files a distributed checkpoint has, and how entries lie in them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,6 +14,11 @@ ENDING = ".distcp"
 
 KeyPath = tuple[str | int, ...]
 """Where an entry stands in the nested dictionaries that were saved."""
+
+
+def is_distributed(folder: Path) -> bool:
+    """Whether a folder is such a checkpoint."""
+    return (folder / METADATA).is_file()
 
 
 @dataclass(frozen=True)

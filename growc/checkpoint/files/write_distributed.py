@@ -6,7 +6,7 @@ The tensors are cut into pieces of rows, each of which is made when torch's writ
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,12 +31,11 @@ from growc.checkpoint.files.shards import Part
 from growc.checkpoint.files.shares import Tell, quiet, shared_out
 from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.operators.arrays import to_torch
+from growc.plans.rows import Rows, stored
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.storage import WriteResult
-
-    from growc.plans.rows import Rows
 
 AT_ONCE = 64 << 20
 """Bytes of the largest piece of a tensor with several rows: it is made in memory."""
@@ -45,18 +44,47 @@ Written = tuple[list[WriteItem], "list[WriteResult]"]
 """What a process wrote, and where."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Contents:
     """What a checkpoint is to hold: tensors, each in a part of its own, and other values as `torch.save` made
     them, both by their keys; and the path of each key. copies: tensors of another checkpoint that stay in
     their pieces. remarks: what is to be said of them.
     """
 
-    parts: Sequence[Part]
-    values: Mapping[str, bytes]
-    paths: Mapping[str, KeyPath]
-    copies: Sequence[tuple[Distributed, str]] = ()
-    remarks: tuple[str, ...] = ()
+    parts: list[Part] = field(default_factory=list)
+    values: dict[str, bytes] = field(default_factory=dict)
+    paths: dict[str, KeyPath] = field(default_factory=dict)
+    copies: list[tuple[Distributed, str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def add(self, path: KeyPath, entry: Entry, make: Callable[[], Rows], weight: str = "") -> None:
+        """A tensor; `make` gives its rows. weight: which one of the result's class it is."""
+        key, made_of = self._key(path), (weight,) if weight else ()
+        self.parts.append(Part((replace(entry, name=key),), lambda: {key: make()}, made_of=made_of))
+
+    def add_value(self, path: KeyPath, content: bytes) -> None:
+        """Another entry, as `torch.save` made it."""
+        self.values[self._key(path)] = content
+
+    def copy(self, saved: Distributed, key: str) -> None:
+        """An entry of another checkpoint, at its own place."""
+        self.paths[key] = saved.paths[key]
+        if key in saved.tensors:
+            self.copies.append((saved, key))
+        else:
+            self.values[key] = saved.content(key)
+
+    def add_copy(self, path: KeyPath, saved: Distributed, key: str) -> None:
+        """An entry of another checkpoint, at another place."""
+        if key in saved.tensors:
+            self.add(path, saved.entry(key), lambda: stored(saved.array(key)))
+        else:
+            self.add_value(path, saved.content(key))
+
+    def _key(self, path: KeyPath) -> str:
+        key = key_of(path)
+        self.paths[key] = path
+        return key
 
 
 def write_distributed(
