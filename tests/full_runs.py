@@ -1,4 +1,4 @@
-"""What scripts that run something in full share: a file of what was found, and the signals that they heed."""
+"""What scripts share that run something in full: a file of what was found, signals, a process's memory."""
 
 from __future__ import annotations
 
@@ -31,3 +31,12 @@ def heed_interrupts() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
+
+
+def anonymous(pid: int) -> int:
+    """Bytes that a process holds which are in no file; 0 where the system does not say."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+    except (OSError, StopIteration):
+        return 0

@@ -25,6 +25,10 @@ from typing import Any
 
 from models import made
 
+sys.path.append(str(Path(__file__).parents[2] / "tests"))
+
+from full_runs import anonymous
+
 HERE = Path(__file__).parent
 GROWC = [sys.executable, "-m", "growc.cli.main"]
 MEMORY_EVERY = 0.01
@@ -157,15 +161,6 @@ def run(command: Sequence[str]) -> dict[str, float]:
             f"{' '.join(command)} failed: {process.stderr.read()[-2000:] if process.stderr else ''}"
         )
     return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "memory": peak}
-
-
-def anonymous(pid: int) -> int:
-    """Bytes that a process holds which are in no file; 0 where the system does not say."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
-    except (OSError, StopIteration):
-        return 0
 
 
 def copies(out: Path, result: Path) -> dict[str, float]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from full_runs import Record, heed_interrupts
+from full_runs import Record, anonymous, heed_interrupts
 
 HERE = Path(__file__).parent
 
@@ -101,15 +101,6 @@ def below(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
             and b"torch.distributed.run" not in words
         ):
             yield int(place.name), int(own.get(b"RANK", b"0"))
-
-
-def anonymous(pid: int) -> int:
-    """Bytes of memory that a process has in no file."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
-    except (OSError, StopIteration):
-        return 0
 
 
 def watched(process: subprocess.Popen[str]) -> list[int]:

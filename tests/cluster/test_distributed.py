@@ -49,6 +49,13 @@ def trained(kind="Llama", dtype=torch.float32, **sizes):
     return model.eval(), optimizer
 
 
+def described(folder, model):
+    """The config of a model in a folder, which is given."""
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    return folder
+
+
 def saved(folder, model, optimizer=None, *, flat=False, prefix="model"):
     """A distributed checkpoint in a folder, its config in another one beside it."""
     state = {prefix: model.state_dict(), **OTHERS} if prefix else model.state_dict()
@@ -56,10 +63,7 @@ def saved(folder, model, optimizer=None, *, flat=False, prefix="model"):
         options = StateDictOptions(flatten_optimizer_state_dict=flat)
         _, state["optim"] = get_state_dict(model, optimizer, options=options)
     save(state, checkpoint_id=folder / "saved", no_dist=True)
-    (folder / "home").mkdir()
-    model.config.architectures = [type(model).__name__]
-    model.config.save_pretrained(folder / "home")
-    return folder / "saved", folder / "home"
+    return folder / "saved", described(folder / "home", model)
 
 
 def arrays(folder):
@@ -253,8 +257,7 @@ def test_weights_that_are_there_twice_are_refused(tmp_path):
         checkpoint_id=tmp_path / "s",
         no_dist=True,
     )
-    model.config.architectures = ["LlamaForCausalLM"]
-    model.config.save_pretrained(tmp_path / "home")
+    described(tmp_path / "home", model)
     with pytest.raises(GrowError, match="twice, as `average` and `model`"):
         growc.apply(RECIPE, tmp_path / "s", tmp_path / "grown", home=tmp_path / "home")
 
@@ -288,9 +291,7 @@ def torchrun(ranks, *command):
 def test_a_training_under_fsdp_goes_on_with_the_grown_model(tmp_path):
     """Trained by two ranks, grown by two, trained on by three."""
     model, _ = trained()
-    home, script = tmp_path / "home", Path(__file__).with_name("train.py")
-    model.config.architectures = ["LlamaForCausalLM"]
-    model.config.save_pretrained(home)
+    home, script = described(tmp_path / "home", model), Path(__file__).with_name("train.py")
     before = json.loads(torchrun(2, script, home / "config.json", "-", tmp_path / "saved", 20))
     (tmp_path / "wider.grow").write_text(recipe := RECIPE + "widen hidden to 64 with neighbor copy\n")
     given = [tmp_path / "wider.grow", tmp_path / "saved", "--model", home, "-o", tmp_path / "grown"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from test_distributed import RECIPE, SIZES, arrays, saved, trained
+from test_distributed import RECIPE, SIZES, arrays, described, saved, trained
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save as save_by_all
@@ -129,8 +129,7 @@ def test_a_state_by_numbers_is_grown_by_the_names_that_they_stand_for(tmp_path):
         checkpoint_id=tmp_path / "s",
         no_dist=True,
     )
-    model.config.architectures = ["LlamaForCausalLM"]
-    model.config.save_pretrained(tmp_path / "home")
+    described(tmp_path / "home", model)
     growc.apply(RECIPE, tmp_path / "s", tmp_path / "grown", home=tmp_path / "home")
     wider = grown_model(tmp_path / "grown")
     again = stepped(wider, torch.optim.AdamW(wider.parameters()))
@@ -157,8 +156,7 @@ def test_another_copy_of_weights_that_grow_is_refused(tmp_path):
     name = "model.layers.0.mlp.up_proj.weight"
     state = {"model": model.state_dict(), "ema": {name: model.state_dict()[name]}}
     save(state, checkpoint_id=tmp_path / "s")
-    model.config.architectures = ["LlamaForCausalLM"]
-    model.config.save_pretrained(tmp_path / "home")
+    described(tmp_path / "home", model)
     with pytest.raises(GrowError, match="another copy of a weight"):
         growc.apply(RECIPE, tmp_path / "s", tmp_path / "grown", home=tmp_path / "home")
     growc.apply("", tmp_path / "s", tmp_path / "same", home=tmp_path / "home")
@@ -184,8 +182,7 @@ def test_entries_of_types_that_growc_does_not_hold_stay(tmp_path):
         "rates": [torch.ones(2), {"a": 1}],
     }
     save({"model": model.state_dict(), **extra}, checkpoint_id=tmp_path / "s")
-    model.config.architectures = ["LlamaForCausalLM"]
-    model.config.save_pretrained(tmp_path / "home")
+    described(tmp_path / "home", model)
     growc.apply(RECIPE, tmp_path / "s", tmp_path / "grown", home=tmp_path / "home")
     own = Distributed.open(tmp_path / "grown")
     assert torch.equal(own.tensor("spectrum"), extra["spectrum"])
@@ -218,7 +215,6 @@ def test_names_of_a_wrapped_module_are_told(tmp_path):
     save(
         {f"module.{n}": t for n, t in model.state_dict().items()}, checkpoint_id=tmp_path / "s", no_dist=True
     )
-    model.config.architectures = ["LlamaForCausalLM"]
-    model.config.save_pretrained(tmp_path / "home")
+    described(tmp_path / "home", model)
     with pytest.raises(GrowError, match=r"but `module\.model\.embed_tokens\.weight`"):
         growc.apply(RECIPE, tmp_path / "s", tmp_path / "grown", home=tmp_path / "home")

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-import torch
 import transformers
+from tiny_llama import save_llama
 
 from growc.cli.main import main
 
@@ -19,10 +19,7 @@ RECIPE = [
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     folder = tmp_path_factory.mktemp("loads") / "model"
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 64}
-    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, max_position_embeddings=64)
-    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    save_llama(folder)
     return folder
 
 

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-import transformers
+from tiny_llama import save_llama
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.ranks import ALONE, Ranks, _portable
@@ -21,10 +20,7 @@ RECIPE = "widen ffn to 2 * ffn with neighbor copy\nstack layers to 4 by last wit
 def checkpoint(tmp_path_factory):
     """A tiny model in bfloat16, and a recipe beside it."""
     folder = tmp_path_factory.mktemp("cluster")
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 64}
-    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, max_position_embeddings=64)
-    transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder / "model")
+    save_llama(folder / "model")
     (folder / "wider.grow").write_text(RECIPE)
     return folder
 

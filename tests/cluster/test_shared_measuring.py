@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-import transformers
+from tiny_llama import save_llama
 
 RECIPE = 'measure importance on "data.npz"\nsubclone ffn to ffn / 2 by importance\n'
 ROWS = 41
@@ -18,10 +18,7 @@ ROWS = 41
 def folder(tmp_path_factory):
     """A tiny model that a recipe trims, and data of an odd number of batches."""
     folder = tmp_path_factory.mktemp("measuring")
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "vocab_size": 64}
-    config = transformers.LlamaConfig(**sizes, num_attention_heads=4, max_position_embeddings=64)
-    transformers.LlamaForCausalLM(config).save_pretrained(folder / "model")
+    save_llama(folder / "model", torch.float32)
     words = np.random.default_rng(0).integers(0, 64, (ROWS, 12))
     np.savez(folder / "data.npz", input_ids=words)
     (folder / "trim.grow").write_text(RECIPE)
