@@ -6,8 +6,10 @@ and read on, so that its other mistakes are found too.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,10 @@ TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_numbe
 
 @cache
 def grammar() -> Lark:
-    """The compiled grow.lark, with the rules of its words."""
+    """The compiled grow.lark, with the rules of its words. Its tables are kept where Python keeps bytecode:
+    lark takes ten times as long to build them as to read them, and builds those that do not fit anew.
+    """
+    kept = Path(cache_from_source(__file__)).with_suffix(".lark")
     return Lark(
         Path(__file__).with_name("grow.lark").read_text(encoding="utf-8") + rules(),
         start=["line", "expression", "between"],
@@ -47,6 +52,7 @@ def grammar() -> Lark:
         lexer="basic",
         propagate_positions=True,
         maybe_placeholders=True,
+        cache=False if sys.dont_write_bytecode else str(kept),
     )
 
 
