@@ -7,12 +7,14 @@ between.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from growc.algebra.indexmap import Array, Floats
 from growc.ir.graph import wide
 from growc.plans.first_axis import FirstAxis
+from growc.plans.leaf_values import Deviation
 from growc.plans.other_axes import across
 from growc.plans.plan import DRAWN, ONE, AxisStep, Layout, LeafStep, Normed, WeightPlan
 from growc.plans.rows import Flat, Rows, as_rows, choice, stored
@@ -61,7 +63,7 @@ def _stepped(
     steps: Sequence[AxisStep], source: Array | Rows, read: Read | None, shift: float, computed: bool = True
 ) -> Rows:
     """A tensor with its shift after some steps; 16-bit numbers as float32, where they are computed with."""
-    std = _deviation(source) if any(draws(step) for step in steps) else 0.0
+    std = Deviation(partial(_deviation, source))
     rows = as_rows(source)
     if computed and source.dtype.itemsize == 2 and source.dtype.kind not in "iu":
         rows = rows.then(lambda x: x.astype(np.float32))
@@ -77,7 +79,9 @@ def _stepped(
     return rows
 
 
-def _along(step: AxisStep, rows: Rows, other: Rows | None, std: float, factors: Mapping[str, Floats]) -> Rows:
+def _along(
+    step: AxisStep, rows: Rows, other: Rows | None, std: Deviation, factors: Mapping[str, Floats]
+) -> Rows:
     """The rows after a step. New units come from `other`, if it is given: it takes the same step."""
     new = None if other is None else new_units(step.layout.as_map())
     if step.axis:

@@ -16,7 +16,7 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.leaf_values import Groups, filled, groups_of
+from growc.plans.leaf_values import Deviation, Groups, filled, groups_of
 from growc.plans.plan import Layout, LeafStep
 from growc.plans.rows import BLOCK, Rows, joined, runs
 
@@ -25,7 +25,7 @@ from growc.plans.rows import BLOCK, Rows, joined, runs
 class FirstAxis:
     """std: of the source. factors: tensors by name, which means are multiplied by, of shape (size, 1)."""
 
-    std: float
+    std: Deviation
     factors: Mapping[str, Floats]
 
     def along(self, layout: Layout, rows: Rows, outer: int = 1, inner: int = 1, part: int = 0) -> Rows:
@@ -124,7 +124,7 @@ class Leaf:
         assert noise is not None
         every, width = self.outer * self.inner, self.inner * self.source.width
         values = (self.drawn(noise.key, unit * every, every) for unit in np.flatnonzero(noise.rows).tolist())
-        scaled = (one.reshape(self.outer, width) * (noise.scale * self.axis.std) for one in values)
+        scaled = (one.reshape(self.outer, width) * (noise.scale * self.axis.std()) for one in values)
         made = groups_of(noise).sums(scaled, self.outer, width)
         return made.reshape(self.outer, -1, self.inner, self.source.width)
 

@@ -7,8 +7,9 @@ values, in the element type of the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,21 @@ import numpy as np
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.ir.graph import wide
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, LeafStep, Noise
+
+
+class Deviation:
+    """The standard deviation of a source. Of several threads the first one that asks for it computes it."""
+
+    def __init__(self, compute: Callable[[], float]) -> None:
+        self.compute, self.lock = compute, Lock()
+        self.found: float | None = None
+
+    def __call__(self) -> float:
+        """The number."""
+        with self.lock:
+            if self.found is None:
+                self.found = self.compute()
+            return self.found
 
 
 class Beside(Protocol):
@@ -66,7 +82,7 @@ class Groups:
 groups_of = lru_cache(maxsize=64)(Groups)
 
 
-def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: float) -> Array:
+def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Deviation) -> Array:
     """Some units of a leaf: (outer, units, inner). `copied`: what they are copies of, or anything.
 
     16-bit numbers come as float32 and are rounded once, behind the last step.
@@ -90,7 +106,7 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: floa
             made[:, place] = beside.continued(which)
         elif kind == DRAWN:
             drawn = beside.normal(step.key, which)
-            drawn *= std
+            drawn *= std()
             drawn *= factor
             made[:, place] = drawn
         else:
@@ -129,11 +145,11 @@ def _scale(made: Array, weight: Floats) -> None:
         made[:, span] = wide(made[:, span]) * factor
 
 
-def _noise(noise: Noise, units: Ints, which: Ints, beside: Beside, std: float) -> Floats:
+def _noise(noise: Noise, units: Ints, which: Ints, beside: Beside, std: Deviation) -> Floats:
     """Noise for some units. Balanced, it has no part of what the function would see, per group the component
     along the factors, and its variance.
     """
-    values = beside.normal(noise.key, which) * (noise.scale * std)
+    values = beside.normal(noise.key, which) * (noise.scale * std())
     if noise.balance is None:
         return values
     groups = groups_of(noise)

@@ -15,7 +15,7 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Bools, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.leaf_values import Groups, filled
+from growc.plans.leaf_values import Deviation, Groups, filled
 from growc.plans.plan import AxisStep, Layout, LeafStep
 from growc.plans.rows import Rows, runs
 
@@ -50,7 +50,7 @@ def through(layout: Layout, array: Array, leaf: LeafOf, part: int = 0) -> Array:
 def across(
     step: AxisStep,
     rows: Rows,
-    std: float,
+    std: Deviation,
     factors: Mapping[str, Floats],
     other: Rows | None = None,
     new: Bools | None = None,
@@ -82,7 +82,7 @@ class _Block:
     count: int
     before: int
     behind: int
-    std: float
+    std: Deviation
     factors: Mapping[str, Floats]
 
     def leaf(self, step: LeafStep, array: Array, part: int) -> Array:

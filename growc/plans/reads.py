@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from growc.algebra.indexmap import Array, Ints
 from growc.plans.execute import draws, factors_of
 from growc.plans.first_axis import FirstAxis
+from growc.plans.leaf_values import Deviation
 from growc.plans.plan import AxisStep, WeightPlan
 from growc.plans.rows import Rows, choice
 from growc.recipe.fills import new_units
@@ -53,24 +55,28 @@ class _Noted:
 
         return Rows(self.count(name), (1,), np.dtype(np.float32), compute)
 
+    def deviation(self, source: str) -> float:
+        """What is drawn is as large as the whole of its source says."""
+        self.whole(source)
+        return 1.0
+
     def after(self, steps: Sequence[AxisStep], source: str) -> Rows:
         """The rows behind some steps. Those on other axes than the first one take the rows as they are."""
-        if any(map(draws, steps)):  # with the deviation of the whole tensor
-            self.whole(source)
-        rows = self.thin(source)
+        rows, std = self.thin(source), Deviation(partial(self.deviation, source))
         for step in steps:
             for name in factors_of(step):
                 self.whole(name)
             other = None if step.next is None else self.after(step.next.steps, step.next.source)
-            rows = _along(step, rows, other)
+            rows = _along(step, rows, other, std)
         return rows
 
 
-def _along(step: AxisStep, rows: Rows, other: Rows | None) -> Rows:
+def _along(step: AxisStep, rows: Rows, other: Rows | None, std: Deviation) -> Rows:
     """The rows after a step, as growc.plans.execute makes them."""
     if step.axis:
-        return rows if other is None else _both(rows, other)
-    first = FirstAxis(1.0, {})
+        rows = rows if other is None else _both(rows, other)
+        return _drawing(rows, std) if draws(step) else rows
+    first = FirstAxis(std, {})
     made = first.along(step.layout, rows)
     if other is None:
         return made
@@ -85,3 +91,13 @@ def _both(one: Rows, other: Rows) -> Rows:
         return one.read(rows)
 
     return Rows(one.count, one.rest, one.dtype, read)
+
+
+def _drawing(rows: Rows, std: Deviation) -> Rows:
+    """Rows of which each has numbers that are drawn."""
+
+    def read(numbers: Ints) -> Array:
+        std()
+        return rows.read(numbers)
+
+    return Rows(rows.count, rows.rest, rows.dtype, read)

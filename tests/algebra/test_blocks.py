@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from growc.algebra.indexmap import Array
 from growc.plans import execute as execution
 from growc.plans import first_axis, rows
-from growc.plans.execute import draws, execute, planned
+from growc.plans.execute import execute, planned
 from growc.plans.plan import (
     DRAWN,
     MEAN,
@@ -138,10 +138,6 @@ def test_what_rows_read_is_known_without_values(plan: WeightPlan, first: int, co
             planned(plan, arrays["w"], read).read(np.arange(some.start, some.stop))
         else:
             seen["w"] = set(some)
-    for name in arrays if any(map(draws, plan.steps)) else ():  # of what draws, by its deviation
-        above = name == "above"
-        if not above or any(s.next is not None and any(map(draws, s.next.steps)) for s in plan.steps):
-            seen[name] = set(range(plan.before[0]))
     found = rows_read(plan, lambda name: plan.before[0] if name in arrays else int(name[7:]), some)
     assert found == {name: len(numbers) for name, numbers in seen.items() if numbers}
 
