@@ -23,6 +23,7 @@ from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from torch import nn
+    from transformers import PreTrainedModel
 
     from growc.formats.checkpoint_directory import Weights
     from growc.formats.protocol import Form
@@ -198,6 +199,7 @@ def apply(
     optimizer_new: New | None = None,
     weights: Weights | None = None,
     home: str | Path | None = None,
+    model_class: str | type[PreTrainedModel] | None = None,
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
@@ -248,6 +250,7 @@ def apply_file(
     optimizer_new: New | None = None,
     weights: Weights | None = None,
     home: str | Path | None = None,
+    model_class: str | type[PreTrainedModel] | None = None,
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
     planned: Callable[[Plan], None] | None = None,
@@ -263,11 +266,13 @@ def apply_file(
     Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
     the map of gradients gives them (`mapped`), or `zero`; `weights` says whether the result has files of
     `safetensors` or of a distributed checkpoint (`distcp`), if not those of the source; `home` is the
-    directory that has the config of a folder of weights without one; `config` is as for `grow`. ranks: the
+    directory that has the config of a folder of weights without one; `model_class` is the class of a
+    checkpoint that transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`. ranks: the
     processes that write its weights; only the first one calls this. Raises GrowError; then nothing has
     appeared at `out`.
     """
     from growc.checkpoint.files.homes import described_in
+    from growc.dialects.transformers.named_class import class_named
     from growc.distinct import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, require_name
     from growc.formats.protocol import form_of
@@ -302,6 +307,7 @@ def apply_file(
     measured, reason = None, "" if check else "switched off by --no-verify"
     calibration, uncalibrated = None, ""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(class_named(model_class))
         stack.enter_context(described_in(source, None if home is None else Path(home)))
         require_unchanged = stack.enter_context(unchanged(parts))
         given = inputs if source.is_dir() else None

@@ -39,7 +39,19 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
         raise wrong(
             f"there is no file `{options.inputs}`", "`--inputs` takes a .npz with the model's inputs by name"
         )
+    if getattr(options, "model_class", None) is not None:
+        _require_checkpoint(options)
     return options
+
+
+def _require_checkpoint(options: argparse.Namespace) -> None:
+    """Raises GrowError (G200) for `--class` with a model that is not of a class."""
+    read = {"verify": "models", "explain": "what", "inspect": "model", "measure": "model"}
+    found = getattr(options, read.get(options.command, "operands"))
+    last = found[-1] if options.command in ("apply", "plan") and found else found
+    model = Path(last[0] if isinstance(last, list) and last else last or ".")
+    if not model.is_dir() and model.suffix != ".json":
+        raise wrong(f"`--class` is the class of a checkpoint directory, and `{model}` is none")
 
 
 def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> Iterator[tuple[str, str]]:
@@ -56,6 +68,9 @@ def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> 
 def _limits(texts: Sequence[str]) -> dict[str, int]:
     """What each `--limit NAME=N` sets. Raises GrowError (G200)."""
     return {name: int(number) for name, number in pairs("--limit", "NAME=N", texts, "[0-9]{1,18}")}
+
+
+WITHOUT_MODEL = ("check", "clean", "fmt")
 
 
 class _Commands:
@@ -80,6 +95,9 @@ class _Commands:
         )
         told = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
         made.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=told)
+        if name not in WITHOUT_MODEL:
+            told = "the class of a checkpoint that transformers does not have"
+            made.add_argument("--class", dest="model_class", metavar="MODULE:NAME", help=told)
         return made
 
     def add_with_recipe(self, name: str, purpose: str) -> argparse.ArgumentParser:

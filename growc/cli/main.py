@@ -26,6 +26,7 @@ from growc.cli.process import (
     spare_memory,
     unexpected,
 )
+from growc.dialects.transformers.named_class import class_named
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, nearest, render, wrong
 from growc.errors.json_data import Json
 from growc.errors.printable import printable
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with interruptible(command), no_loggers(), spare_memory():
             options = read_arguments(given)
-            with limits(**options.limits):
+            with limits(**options.limits), class_named(getattr(options, "model_class", None)):
                 status = several.run(COMMANDS[options.command], options, given)
             with last_words():
                 sys.stdout.flush()

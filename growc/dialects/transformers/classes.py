@@ -1,4 +1,4 @@
-"""Modules from the config.json of a checkpoint: of the class that it names in transformers.
+"""Modules from the config.json of a checkpoint: of the class that it names in transformers, or a caller.
 
 Code that lies beside a checkpoint is never run.
 """
@@ -22,6 +22,7 @@ from transformers.initialization import no_init_weights
 
 from growc.dialects.torch.capture.example_inputs import EXPERTS
 from growc.dialects.transformers.computed_parameters import compute
+from growc.dialects.transformers.named_class import named_class
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.system.limits import require
 
@@ -35,15 +36,21 @@ PARAMETERS = 100_000
 """As many as a class may have; the largest mixtures of single experts have three quarters of it."""
 
 
+OWN = "`--class MODULE:NAME` (`model_class=` in Python) names a class of your own"
+
+
 class TooManyError(Exception):
     """A class registers more parameters than that."""
 
 
 def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
-    """The class that a configuration names, or the one without a head of its model type.
+    """The class that the caller has named (growc.dialects.transformers.named_class), or that a configuration
+    names, or the one without a head of its model type.
 
     Raises GrowError (G310) where transformers has no such class; code beside a checkpoint is never run.
     """
+    if (own := named_class()) is not None:
+        return own
     named, kind = config.get("architectures") or [], config.get("model_type")
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise _unreadable("`architectures` of config.json is no list of names")
@@ -61,7 +68,8 @@ def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
     if asked is None:
         raise _unreadable("config.json names no class: there is neither `architectures` nor `model_type`")
     notes = ("its own code (`auto_map`) is never run",) if config.get("auto_map") else ()
-    raise _unreadable(f"transformers {transformers.__version__} has no class for `{asked}`", *notes)
+    message = f"transformers {transformers.__version__} has no class for `{asked}`"
+    raise GrowError(Diagnostic("G310", message, notes=notes, help=OWN))
 
 
 def _of_type(kind: str | None) -> Any:
