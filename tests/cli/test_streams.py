@@ -11,12 +11,14 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from graphs import DEMO, MLP, STREAM, TINY, save
 
+from growc.cli.commands import COMMANDS
 from growc.cli.main import main
 
 GROWC = [sys.executable, "-m", "growc.cli.main"]
@@ -152,7 +154,9 @@ def test_a_signal_that_nohup_lets_a_command_ignore_is_ignored(tmp_path):
         "import os, signal, sys\n"
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
         "from growc.cli import main\n"
-        "main.COMMANDS['check'] = lambda options: os.kill(os.getpid(), signal.SIGHUP) or 0\n"
+        "from dataclasses import replace\n"
+        "run = lambda options: os.kill(os.getpid(), signal.SIGHUP) or 0\n"
+        "main.COMMANDS['check'] = replace(main.COMMANDS['check'], run=run)\n"
         "sys.exit(main.program())"
     )
     done = subprocess.run(
@@ -168,7 +172,8 @@ def test_an_interrupted_exec_ends_as_any_other_command(tmp_path, number):
     (tmp_path / "execs.py").write_text(
         "import sys\n"
         "from growc.cli import main\n"
-        f"main.COMMANDS['check'] = lambda options: exec({text!r})\n"
+        "from dataclasses import replace\n"
+        f"main.COMMANDS['check'] = replace(main.COMMANDS['check'], run=lambda options: exec({text!r}))\n"
         "sys.exit(main.program())"
     )
     command = [sys.executable, "-m", "execs", "check", "a.grow"]
@@ -186,7 +191,8 @@ def test_an_import_that_turns_an_interrupt_into_an_error_is_interrupted(tmp_path
         "    except BaseException:\n"
         "        pass\n"
         "    raise ImportError('numpy')\n"
-        "main.COMMANDS['check'] = check\n"
+        "from dataclasses import replace\n"
+        "main.COMMANDS['check'] = replace(main.COMMANDS['check'], run=check)\n"
         "sys.exit(main.program())"
     )
     command = [sys.executable, "-m", "hides", "check", "a.grow"]
@@ -253,7 +259,7 @@ def test_a_bug_is_one_line_and_a_report(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.setattr("growc.resolve.resolve.load", lambda *_: 1 / 0)
-    monkeypatch.setattr("growc.cli.main.COMMANDS", {"check": lambda options: 1 // 0})
+    monkeypatch.setitem(COMMANDS, "check", replace(COMMANDS["check"], run=lambda options: 1 // 0))
     assert main(["check", "x.grow"]) == 70
     said = capsys.readouterr().err
     assert "Traceback" not in said

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_memory_is_spared_to_tell_that_it_ran_out(monkeypatch: pytest.MonkeyPatc
         taken()
         raise MemoryError
 
-    monkeypatch.setitem(main.COMMANDS, "clean", without_memory)
-    monkeypatch.setattr(main, "_report", taken)
+    monkeypatch.setitem(main.COMMANDS, "clean", replace(main.COMMANDS["clean"], run=without_memory))
+    monkeypatch.setattr(main, "report", taken)
     assert main.main(["clean", "."]) == 4
     assert pages[0] - pages[1] >= SPARE // mmap.PAGESIZE

@@ -1,0 +1,93 @@
+"""`growc apply`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+from growc.cli.given import decided, parameters, sources_and_model, take_home, take_recipe, take_workers
+from growc.cli.output import say, say_json
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    take_recipe(parser)
+    parser.add_argument("-o", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL")
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and verify with")
+    parser.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
+    parser.add_argument("--force", action="store_true", help="replace files that growc did not make")
+    parser.add_argument("--lineage", type=Path, metavar="FILE", help="write where every unit comes from")
+    parser.add_argument(
+        "--shard-size", default="", metavar="SIZE", help="largest file of a checkpoint (`5GB`)"
+    )
+    parser.add_argument(
+        "--memory", default="", metavar="SIZE", help="refuse what takes more to write (`256M`)"
+    )
+    take_workers(parser, "measure, and write a checkpoint directory, by so many processes")
+    take_home(parser)
+    parser.add_argument("--weights", metavar="KIND", help="write a checkpoint as `safetensors` or `distcp`")
+    parser.add_argument(
+        "--optimizer", type=Path, metavar="FILE", help="carry a checkpoint's optimizer state along"
+    )
+    parser.add_argument(
+        "--optimizer-new",
+        metavar="STATE",
+        help="what new units have in that state: `mapped` (default) or `zero`",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Write the model, and say how it went."""
+    from growc import api
+    from growc.plans.plan_to_json import to_json
+    from growc.render.progress import progress
+    from growc.render.terminal import applied_lines, outcome_data, plan_lines, verification_data
+
+    sources, model = sources_and_model(options)
+    with progress() as advance:
+        done = api.apply(
+            sources,
+            model,
+            options.out,
+            parameters(options),
+            inputs=options.inputs,
+            check=not options.no_verify,
+            force=options.force,
+            lineage=options.lineage,
+            shard_size=options.shard_size,
+            memory=options.memory,
+            optimizer=options.optimizer,
+            optimizer_new=options.optimizer_new,
+            weights=options.weights,
+            home=options.home,
+            config=decided(options),
+            progress=advance,
+            planned=None if options.json else lambda plan: say([*plan_lines(plan), ""]),
+            ranks=options.ranks,
+        )
+    if options.json:
+        measured = None if done.verification is None else verification_data(done.verification)
+        result = to_json(done.plan) | {"written": str(done.written), "verification": measured}
+        if done.calibration is not None:
+            result |= {"calibration": outcome_data(done.calibration)}
+        result |= {"remarks": list(done.remarks)} if done.remarks else {}
+        say_json(result | ({"reason": done.reason} if done.reason else {}))
+    else:
+        say(applied_lines(done))
+    return 0
+
+
+APPLY = Command(
+    name="apply",
+    usage="(RECIPE | -e STATEMENT…) MODEL [OPTION…]",
+    purpose="Write the model that a recipe describes.",
+    arguments=arguments,
+    run=run,
+    examples=(
+        "apply wider.grow model.onnx -o wide.onnx",
+        "apply -e 'widen ffn to 2 * ffn with cyclic copy' model.onnx",
+        "apply wider.grow checkpoint -o grown --inputs held-out.npz",
+    ),
+    models=lambda options: options.operands[-1:],
+)

@@ -1,0 +1,71 @@
+"""`growc fmt`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+from growc.cli.given import read
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.printable import printable
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument(
+        "recipes", nargs="+", metavar="RECIPE", help="files, or `-`: standard input to output"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; exit 1 if a recipe would change"
+    )
+
+
+def run(options: Namespace) -> int:
+    """Format recipes."""
+    from growc import grammar
+
+    problems: list[Diagnostic] = []
+    for name in options.recipes:
+        try:
+            source = read(name)
+            text = grammar.format(grammar.parse(source))
+        except GrowError as error:
+            problems += error.diagnostics
+            continue
+        if text != source.text and options.check:
+            problems.append(
+                Diagnostic("G405", f"`{name}` is not formatted", help=f"`growc fmt {name}` formats it")
+            )
+        elif name == "-" and not options.check:
+            sys.stdout.write(printable(text, "\n\t") if sys.stdout.isatty() else text)
+        elif text != source.text:
+            _replace(Path(name).resolve(), text)
+    if problems:
+        raise GrowError(*problems)
+    return 0
+
+
+def _replace(path: Path, text: str) -> None:
+    """The old text or the new one stands in a file, whenever the process dies."""
+    from growc.files.atomic_rename import put
+    from growc.system.workshop import kept_aside, workshop
+
+    with workshop(path) as folder:
+        draft = folder / path.name
+        draft.write_text(text, encoding="utf-8", newline="")
+        put(draft, path, kept_aside(draft, 0))
+
+
+FMT = Command(
+    name="fmt",
+    usage="RECIPE… [--check]",
+    purpose="Format recipes in place.",
+    arguments=arguments,
+    run=run,
+    examples=(
+        "fmt wider.grow",
+        "fmt --check recipes/*.grow",
+    ),
+)

@@ -1,0 +1,44 @@
+"""`growc inspect`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+from growc.cli.given import captured_with, take_captured_with, take_json
+from growc.cli.output import say, say_json
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("model", type=Path, metavar="MODEL")
+    take_captured_with(parser)
+    take_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """Show the axes."""
+    from growc.api import inspect
+    from growc.render.flops import flops_data, flops_line
+    from growc.render.inspection import inspect_data, inspect_lines
+    from growc.reports.flops import count
+
+    found = inspect(options.model, example_inputs=captured_with(options.inputs, options.model))
+    if options.json:
+        say_json(inspect_data(found) | {"flops": flops_data(count(found))})
+    else:
+        header, *lines = inspect_lines(found)
+        say([header, flops_line(count(found)), *lines])
+    return 0
+
+
+INSPECT = Command(
+    name="inspect",
+    usage="MODEL [OPTION…]",
+    purpose="Show the axes of a model, and what is frozen.",
+    arguments=arguments,
+    run=run,
+    examples=("inspect model.onnx",),
+    models=lambda options: [options.model],
+)

@@ -1,0 +1,63 @@
+"""`growc measure`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+from growc.cli.given import take_json, take_workers
+from growc.cli.output import say, say_json
+from growc.errors.diagnostic import wrong
+from growc.errors.json_data import Json
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("model", type=Path, metavar="MODEL")
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", required=True, help="inputs to measure on")
+    parser.add_argument("--samples", type=int, metavar="N", help="use the first N rows")
+    parser.add_argument("--layers", action="store_true", help="remove and double each layer, too")
+    parser.add_argument("-o", dest="out", type=Path, metavar="OUT", help="where the scores are kept")
+    parser.add_argument("--force", action="store_true", help="replace scores of another measurement")
+    take_workers(parser, "measure by so many processes")
+    take_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """Measure, and show the scores."""
+    from growc.render.profile import layer_data, profile_data, profile_lines, rate_line, score_lines
+    from growc.render.progress import progress
+    from growc.reports.measure import measurement, profile
+
+    if options.samples is not None and options.samples < 1:
+        raise wrong("`--samples` is at least 1")
+    model, inputs, samples, ranks = options.model, options.inputs, options.samples, options.ranks
+    with progress() as advance:
+        found = measurement(
+            model, inputs, options.out, samples, force=options.force, progress=advance, ranks=ranks
+        )
+        made = None
+        if options.layers:
+            made = profile(
+                model, inputs, samples, out=options.out, layers=found.layers, progress=advance, ranks=ranks
+            )
+    if options.json:
+        data: dict[str, Json] = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
+        layers = [layer_data(score) for score in found.layers]
+        say_json(data | ({"layers": layers} if made is None else profile_data(made)))
+    else:
+        lines = score_lines(found.scores) if made is None else profile_lines(made, model.name)
+        say([*lines, rate_line(found.samples, found.seconds)])
+    return 0
+
+
+MEASURE = Command(
+    name="measure",
+    usage="MODEL --inputs FILE [OPTION…]",
+    purpose="Measure how much units and layers matter.",
+    arguments=arguments,
+    run=run,
+    examples=("measure model.onnx --inputs held-out.npz --layers -o scores.npz",),
+    models=lambda options: [options.model],
+)

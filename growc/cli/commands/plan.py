@@ -1,0 +1,127 @@
+"""`growc plan`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from growc.cli.command import Command
+from growc.cli.given import (
+    captured_with,
+    decided,
+    parameters,
+    sources_and_model,
+    take_captured_with,
+    take_home,
+    take_recipe,
+)
+from growc.cli.output import say, say_json
+from growc.errors.diagnostic import GrowError, nearest, wrong
+from growc.errors.json_data import Json
+
+if TYPE_CHECKING:
+    from growc.passes import compilation
+    from growc.passes.compilation import After
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    take_recipe(parser)
+    take_captured_with(parser)
+    take_home(parser)
+    parser.add_argument("--all", action="store_true", help="list every weight")
+    parser.add_argument(
+        "--ranks",
+        dest="processes",
+        type=int,
+        metavar="N",
+        help="show what each of so many processes reads and writes",
+    )
+    parser.add_argument(
+        "--bandwidth", default="", metavar="SIZE", help="what each of them moves in a second (`1GB`)"
+    )
+    parser.add_argument(
+        "--print-after",
+        metavar="PASS",
+        action="append",
+        default=[],
+        help="show what a pass of growc made, or `all` of them",
+    )
+
+
+def run(options: Namespace) -> int:
+    """Show the plan."""
+    from growc import api
+    from growc.checkpoint.files.homes import described_in
+    from growc.plans.plan_to_json import to_json
+    from growc.render.flops import change_line, flops_data
+    from growc.render.loads import load_line, loads_data
+    from growc.render.terminal import plan_lines
+    from growc.reports.flops import before_and_after
+    from growc.reports.loads import loads
+    from growc.verification.judge import judge_plan
+
+    sources, model = sources_and_model(options)
+    resolved = api.recipe(sources, parameters(options))
+    with described_in(model, options.home):
+        compilation = api.compile(
+            resolved,
+            model,
+            example_inputs=captured_with(options.inputs, model),
+            config=decided(options),
+            after=_printing(options),
+        )
+        before, after = before_and_after(compilation)
+        asked = options.processes is not None
+        shared = loads(compilation, options.processes, options.bandwidth) if asked else None
+    if not options.json:
+        *lines, tally = plan_lines(compilation.plan, everything=options.all)
+        lines += [change_line(before, after), *([] if shared is None else [load_line(shared)])]
+        say([*lines, f"{tally} Nothing was written."])
+    try:
+        judge_plan(resolved.statements, compilation)
+    except GrowError:
+        say([] if options.json else [""])
+        raise
+    if options.json:
+        counted: dict[str, Json] = {"before": flops_data(before), "after": flops_data(after)}
+        data = {} if shared is None else {"ranks": loads_data(shared)}
+        say_json(to_json(compilation.plan) | {"flops": counted} | data)
+    return 0
+
+
+def _printing(options: Namespace) -> After:
+    """What is called after each pass: prints what those that `--print-after` names made."""
+    from growc.passes import PIPELINE
+    from growc.render.passes import lines_after
+
+    names = [one.name for one in PIPELINE]
+    for name in options.print_after:
+        if name not in (*names, "all"):
+            near = nearest(name, names)
+            listed = f"the passes are {', '.join(names)}; `all` stands for every one"
+            raise wrong(f"there is no pass `{name}`", f"did you mean `{near}`? {listed}" if near else listed)
+    if options.print_after and options.json:
+        raise wrong("`--print-after` prints text, and `--json` one object")
+    asked = names if "all" in options.print_after else options.print_after
+
+    def after(name: str, made: compilation.Source, filled: Sequence[str]) -> None:
+        if name in asked:
+            say(lines_after(name, made, filled))
+
+    return after
+
+
+PLAN = Command(
+    name="plan",
+    usage="(RECIPE | -e STATEMENT…) MODEL [OPTION…]",
+    purpose="Show what `apply` would do; write nothing.",
+    arguments=arguments,
+    run=run,
+    examples=(
+        "plan wider.grow model.onnx",
+        "plan -e 'stack layers to 2 * layers by whole' config.json --ranks 64 --bandwidth 2GB",
+    ),
+    models=lambda options: options.operands[-1:],
+)

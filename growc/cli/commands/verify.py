@@ -1,0 +1,66 @@
+"""`growc verify`."""
+
+from __future__ import annotations
+
+import math
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+from growc.cli.given import take_home, take_json
+from growc.cli.output import say, say_json
+from growc.errors.diagnostic import Diagnostic, GrowError, error_object
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("models", type=Path, nargs=2, metavar="MODEL", help="the source and the result")
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to compare on")
+    take_home(parser)
+    parser.add_argument(
+        "--within", type=float, metavar="X", help="default: 20 times the source's own rounding"
+    )
+    take_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """Compare two models."""
+    from growc.api import verify
+    from growc.checkpoint.files.homes import described_in
+    from growc.render.progress import progress
+    from growc.render.terminal import verification_data, verification_lines
+    from growc.verification.judge import refutation
+
+    for model in options.models:
+        if not model.exists():
+            raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
+    with progress() as advance, described_in(options.models[0], options.home):
+        found = verify(*options.models, inputs=options.inputs, progress=advance)
+    way, seen = found.refuting() or ("", found)
+    limit = seen.limit if options.within is None else options.within
+    passed = not found.refutes_exact() if options.within is None else found.relative <= limit
+    difference = f"differ by {seen.relative:.1e}, which is more than {limit:.1e}"
+    if math.isinf(seen.relative):
+        difference = "differ in kind: in their shapes, or in where they are finite"
+    error = GrowError(Diagnostic("G404", f"the outputs {difference}", notes=refutation(way, seen)))
+    if options.json:
+        say_json(verification_data(found) | {"passed": passed} | ({} if passed else error_object(error)))
+        return 0 if passed else error.exit_status
+    say([*verification_lines(found), f"The outputs are the same within {limit:.1e}." if passed else ""])
+    if not passed:
+        raise error
+    return 0
+
+
+VERIFY = Command(
+    name="verify",
+    usage="MODEL MODEL [OPTION…]",
+    purpose="Compare the outputs of two models.",
+    arguments=arguments,
+    run=run,
+    examples=(
+        "verify model.onnx wide.onnx",
+        "verify checkpoint grown --inputs held-out.npz",
+    ),
+    models=lambda options: options.models,
+)

@@ -1,0 +1,123 @@
+"""What several commands are given: the arguments, and the recipes, models, parameters and fields in them."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from growc.errors.diagnostic import wrong
+from growc.errors.json_data import Json
+from growc.errors.source import Source
+from growc.system.limits import most
+
+JSON = "one JSON object on standard output"
+
+
+def take_recipe(parser: ArgumentParser) -> None:
+    """A recipe and a model."""
+    parser.add_argument(
+        "operands", nargs="*", metavar="RECIPE MODEL", help="the recipe (`-`: standard input), the model"
+    )
+    parser.add_argument(
+        "-e", metavar="STATEMENT", action="append", default=[], help="a statement in place of RECIPE"
+    )
+    parser.add_argument(
+        "-p", metavar="NAME=EXPR", action="append", default=[], help="set a `let` of the recipe"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FIELD=VALUE",
+        action="append",
+        default=[],
+        help="decide a field of a checkpoint's config.json",
+    )
+    take_json(parser)
+
+
+def take_json(parser: ArgumentParser) -> None:
+    """Whether the result is data."""
+    parser.add_argument("--json", action="store_true", help=JSON)
+
+
+def take_captured_with(parser: ArgumentParser) -> None:
+    """What a checkpoint's class is run on."""
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with")
+
+
+def take_workers(parser: ArgumentParser, told: str) -> None:
+    """How many processes of this machine."""
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help=told)
+
+
+def take_home(parser: ArgumentParser) -> None:
+    """Where the config of a folder of weights is."""
+    told = "the directory of the config of a distributed checkpoint"
+    parser.add_argument("--model", dest="home", type=Path, metavar="DIR", help=told)
+
+
+def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> Iterator[tuple[str, str]]:
+    """The names and values that an option gave as `NAME=VALUE`, one for each time. of_form: what a value must
+    match. Raises GrowError (G200) for what is not of the `form` that a person is told.
+    """
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not re.fullmatch(of_form, value, re.DOTALL):
+            raise wrong(f"`{option} {text}` is not of the form {form}")
+        yield name.strip(), value
+
+
+def read(name: str) -> Source:
+    """The recipe in a file, or from standard input."""
+    from growc.api import decoded, read_source
+
+    if name != "-":
+        return read_source(Path(name))
+    return decoded("<stdin>", sys.stdin.buffer.read(most("recipe_bytes") + 1))
+
+
+def statements(texts: Sequence[str]) -> Source:
+    """What several `-e` say: the lines of one text."""
+    return Source("-e", "\n".join(texts))
+
+
+def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
+    """The recipe's source and the model, from RECIPE MODEL or -e … MODEL."""
+    wanted = "MODEL" if options.e else "RECIPE and MODEL"
+    if len(options.operands) != len(wanted.split(" and ")):
+        found = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
+        remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
+        raise wrong(f"expected {wanted}, found {found}", remedy)
+    source = statements(options.e) if options.e else read(options.operands[0])
+    return [source], Path(options.operands[-1])
+
+
+def parameters(options: Namespace) -> dict[str, str]:
+    """What `-p` sets."""
+    found: dict[str, str] = {}
+    for name, value in pairs("-p", "NAME=EXPR", options.p):
+        if name in found:
+            raise wrong(f"`-p` sets `{name}` twice")
+        found[name] = value
+    return found
+
+
+def decided(options: Namespace) -> dict[str, Json]:
+    """What `--config` decides: numbers, truth values, `null` and lists as in JSON, else text."""
+    found: dict[str, Json] = {}
+    for name, value in pairs("--config", "FIELD=VALUE", options.config):
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def captured_with(inputs: Path | None, model: Path) -> Path | None:
+    """The file with the inputs that a checkpoint is captured with."""
+    if inputs is not None and not model.is_dir() and model.suffix != ".json":
+        raise wrong(f"`--inputs` is what a checkpoint directory is captured with, and `{model}` is none")
+    return inputs
