@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from lark import Token
 
@@ -38,6 +39,30 @@ LOOKALIKES = {
     "\u00a0": " ",
 }
 """Characters that come along when text is copied, and what is written instead."""
+
+REMEDIES = {
+    ";": "each statement stands on a line of its own",
+    ":": "leave it out",
+    "%": "a share is a fraction, as in `3 * ffn / 2`",
+}
+"""What is written instead of characters that other languages have."""
+
+MEANT = {
+    "grow": "widen",
+    "expand": "widen",
+    "shrink": "subclone",
+    "prune": "subclone",
+    "narrow": "subclone",
+    "deepen": "stack",
+    "remove": "drop",
+    "depth": "layers",
+    "width": "hidden",
+    "d_model": "hidden",
+    "hidden_size": "hidden",
+    "mlp": "ffn",
+    "intermediate_size": "ffn",
+}
+"""Words that people write, and the word of the language that says it."""
 
 FORMS = {
     "let": "let NAME = EXPR",
@@ -143,6 +168,7 @@ def malformed(source: Source, token: Token) -> Diagnostic | None:
         case "STRAY":
             instead = "".join(LOOKALIKES.get(character, "") for character in token)
             remedy = f"write `{instead}`" if instead.strip() else "write a space" if instead else ""
+            remedy = remedy or REMEDIES.get(token[0], "")
             return Diagnostic("G101", f"unexpected {_shown(token)}", span, help=remedy)
         case "OPEN_STRING":
             remedy = 'end it with `"` on the same line'
@@ -190,6 +216,11 @@ class Mistake:
             return Diagnostic("G202", message, span, help=f"choose another name: `new_{token}`")
         if token.type == "RPAR" and not self.open_brackets:
             return Diagnostic("G105", "this `)` closes nothing", span)
+        if "$END" in self.expected and token in FORMS and self.before:
+            return Diagnostic("G104", "a statement starts on a line of its own", span, "after this one ends")
+        if token.type == "FLOAT" and "INT" in self.expected:
+            message = f"expected {self.wanted}, found `{token}`"
+            return Diagnostic("G104", message, span, help=self.fraction)
         kind = next(iter(self.kinds), None)
         near = self.near
         notes: tuple[str, ...] = ()
@@ -250,13 +281,14 @@ class Mistake:
     @property
     def near(self) -> str | None:
         """The word of the language that was probably meant here."""
-        if not self.is_word or self.token.type != "NAME":
+        if not self.is_word:
             return None
         candidates = {self.keywords.get(name, "") for name in self.expected}
         candidates = {text for text in candidates if text.isalpha()}
         if "ROLE" in self.expected and "NAME" not in self.expected:
             candidates.update(ROLES)
-        return nearest(self.token, candidates)
+        meant = MEANT.get(self.token.lower())
+        return meant if meant in candidates else nearest(self.token, candidates)
 
     @property
     def wanted(self) -> str:
@@ -268,6 +300,15 @@ class Mistake:
     def found(self) -> str:
         """The token in words."""
         return NAMED["$END"] if self.token.type == "$END" else f"`{self.token}`"
+
+    @property
+    def fraction(self) -> str:
+        """How a number that is not whole is written."""
+        share = Fraction(str(self.token)).limit_denominator(1000)
+        if share.denominator == 1:
+            return f"write `{share.numerator}`"
+        factor = re.match(r"\s*\*\s*([A-Za-z_]\w*)", self.source.text[at(self.source, self.token).end :])
+        return f"write `{share.numerator} * {factor[1] if factor else 'ffn'} / {share.denominator}`"
 
     @property
     def verb(self) -> str:

@@ -88,6 +88,8 @@ def read_source(path: Path) -> Source:
 def decoded(name: str, data: bytes) -> Source:
     """A recipe from bytes. Raises GrowError (G213) where they are no text."""
     try:
+        if b"\0" in data:
+            raise GrowError(Diagnostic("G213", f"the recipe `{name}` is no text, but a file of bytes"))
         return Source(name, as_text(data))
     except UnicodeDecodeError as error:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error

@@ -3,40 +3,94 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from growc.cli.command import Command
 from growc.cli.commands import COMMANDS
 from growc.cli.given import pairs
+from growc.cli.output import COLORS
 from growc.errors.diagnostic import nearest, wrong
 from growc.system.limits import LIMITS
 from growc.version import __version__
+
+PURPOSE = "Grow a trained model by a recipe, and know whether the result computes the same function."
+FIRST = """\
+three to begin with:
+  growc inspect model.onnx
+  growc plan -e 'widen ffn to 2 * ffn with cyclic copy' model.onnx
+  growc apply recipe.grow model.onnx -o grown.onnx
+
+`growc help COMMAND` says more of a command, `growc explain CODE` of an error.
+MODEL is an ONNX file, a checkpoint directory of transformers, or a `.pt2` program
+of torch.export. The language of recipes stands in docs/language.md.
+"""
 
 
 class _Parser(argparse.ArgumentParser):
     """argparse, with growc's diagnostics."""
 
     def error(self, message: str) -> NoReturn:
-        raise wrong(message, f"`{self.prog} --help` shows what there is")
+        near = ""
+        if found := re.fullmatch(r"unrecognized arguments: (.*)", message):
+            names = (name for action in self._actions for name in action.option_strings)
+            known = {name.strip("-"): name for name in names}
+            word = next((word for word in found[1].split() if word.startswith("-")), "")
+            near = known.get(nearest(word.strip("-").partition("=")[0], known) or "", "")
+        remedy = f"`{self.prog} --help` shows what there is"
+        raise wrong(message, f"did you mean `{near}`? {remedy}" if near else remedy)
+
+
+def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and that of each command."""
+    shown = argparse.RawDescriptionHelpFormatter
+    parser = _Parser("growc", description=PURPOSE, epilog=FIRST, formatter_class=shown)
+    parser.add_argument("-V", "--version", action="version", version=f"growc {__version__}")
+    group = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    for command in COMMANDS.values():
+        usage, examples = f"growc {command.name} {command.usage}", "\n".join(command.examples)
+        made = group.add_parser(
+            command.name,
+            help=command.purpose,
+            description=command.purpose,
+            usage=usage,
+            epilog="examples:\n" + re.sub("^", "  growc ", examples, flags=re.MULTILINE),
+            formatter_class=shown,
+            allow_abbrev=False,
+        )
+        command.arguments(made)
+        _take_common(made, command)
+    return parser, group.choices
+
+
+def _take_common(parser: argparse.ArgumentParser, command: Command) -> None:
+    """What every command takes."""
+    if command.models is not None:
+        told = "the class of a checkpoint that transformers does not have"
+        parser.add_argument("--class", dest="model_class", metavar="MODULE:NAME", help=told)
+    told = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
+    parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=told)
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what is wrong")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell each stage, and its seconds")
+    parser.add_argument(
+        "--color", choices=COLORS, default=COLORS[0], help="default: where a terminal shows it"
+    )
 
 
 def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     """What was asked for; `command` is its name. Raises GrowError (G200), and SystemExit after `--help`."""
-    parser = _Parser("growc", description="Grow a trained model by a recipe, and know whether it is exact.")
-    parser.add_argument("--version", action="version", version=f"growc {__version__}")
-    group = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for command in COMMANDS.values():
-        _add(group, command)
-    if given and given[0].startswith("-"):
+    parser, commands = parsers()
+    if not given or given[0] == "help":
+        _help(parser, commands, given[1:])
+    if given[0].startswith("-"):
         parser.parse_args(given)
-    if not given or given[0] not in COMMANDS:
-        near = nearest(given[0], COMMANDS) if given else None
-        message = f"there is no command `{given[0]}`" if given else "a command is missing"
-        raise wrong(message, f"did you mean `{near}`?" if near else f"the commands are {', '.join(COMMANDS)}")
-    options = group.choices[given[0]].parse_intermixed_args(given[1:])
+    if given[0] not in commands:
+        raise _unknown(given[0], commands)
+    options = commands[given[0]].parse_intermixed_args(given[1:])
     options.command, options.limits = given[0], _limits(options.limit)
+    options.parsers = parser, commands
     if getattr(options, "inputs", None) is not None and not options.inputs.is_file():
         raise wrong(
             f"there is no file `{options.inputs}`", "`--inputs` takes a .npz with the model's inputs by name"
@@ -46,18 +100,21 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _add(group: argparse._SubParsersAction[_Parser], command: Command) -> None:
-    """The parser of a command."""
-    usage = f"growc {command.name} {command.usage}"
-    made = group.add_parser(
-        command.name, help=command.purpose, description=command.purpose, usage=usage, allow_abbrev=False
-    )
-    command.arguments(made)
-    told = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
-    made.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=told)
-    if command.models is not None:
-        told = "the class of a checkpoint that transformers does not have"
-        made.add_argument("--class", dest="model_class", metavar="MODULE:NAME", help=told)
+def _help(
+    parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser], names: Sequence[str]
+) -> NoReturn:
+    """Show how growc is used, or one of its commands. Raises SystemExit, or GrowError (G200)."""
+    if names and names[0] not in commands:
+        raise _unknown(names[0], commands)
+    (commands[names[0]] if names else parser).print_help()
+    raise SystemExit(0)
+
+
+def _unknown(name: str, commands: Mapping[str, argparse.ArgumentParser]) -> Exception:
+    """The error of a command that there is not."""
+    near = nearest(name, commands)
+    remedy = f"did you mean `{near}`?" if near else f"the commands are {', '.join(commands)}"
+    return wrong(f"there is no command `{name}`", remedy)
 
 
 def _require_checkpoint(options: argparse.Namespace) -> None:

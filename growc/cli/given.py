@@ -43,6 +43,11 @@ def take_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=JSON)
 
 
+def take_out(parser: ArgumentParser, told: str) -> None:
+    """Where the result goes."""
+    parser.add_argument("-o", "--output", dest="out", type=Path, metavar="OUT", help=told)
+
+
 def take_captured_with(parser: ArgumentParser) -> None:
     """What a checkpoint's class is run on."""
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with")
@@ -91,8 +96,17 @@ def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
         found = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
         remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
         raise wrong(f"expected {wanted}, found {found}", remedy)
+    if not options.e and _is_model(options.operands[0]):
+        first, second = options.operands
+        remedy = f"`growc {options.command} {second} {first}`" if Path(second).suffix == ".grow" else ""
+        raise wrong(f"`{first}` is a model, and the recipe stands before it", remedy)
     source = statements(options.e) if options.e else read(options.operands[0])
     return [source], Path(options.operands[-1])
+
+
+def _is_model(name: str) -> bool:
+    """Whether what stands in a recipe's place is a model."""
+    return Path(name).suffix in (".onnx", ".pt2") or Path(name).is_dir()
 
 
 def parameters(options: Namespace) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from growc.cli import several
 from growc.cli.arguments import read_arguments
 from growc.cli.commands import COMMANDS
-from growc.cli.output import report
+from growc.cli.output import Voice, report, speaking
 from growc.cli.process import (
     end_at_once,
     last_words,
@@ -42,15 +42,24 @@ def program() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A person never sees a traceback."""
-    given, command = list(sys.argv[1:] if arguments is None else arguments), Command()
+    with speaking() as voice:
+        return _run(list(sys.argv[1:] if arguments is None else arguments), voice)
+
+
+def _run(given: Sequence[str], voice: Voice) -> int:
+    """The same, with all that it says in one voice."""
+    command = Command()
     try:
         with interruptible(command), no_loggers(), spare_memory():
             options = read_arguments(given)
+            voice.take(options)
             with limits(**options.limits), class_named(getattr(options, "model_class", None)):
                 status = several.run(COMMANDS[options.command].run, options, given)
             with last_words():
                 sys.stdout.flush()
             return status
+    except SystemExit as shown:  # behind `--help` and `--version`
+        return shown.code if isinstance(shown.code, int) else 0
     except GrowError as error:
         return report(error, given)
     except KeyboardInterrupt:

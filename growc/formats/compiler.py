@@ -75,9 +75,12 @@ def compiled(
     from growc.passes import ANALYSIS, PIPELINE, run
     from growc.passes.compilation import Source
 
+    beside = outside(ranks)  # its imports, before there is a thread that tells of the progress
+    progress(f"reading {model.name}" if isinstance(model, Path) else "reading the model", 0, 0)
     path, source = _named(model, example_inputs, keep_class)
+    progress("planning", 0, 0)
     source = decided(path, source, config) if config else source
-    start = Source(path, source, outside(ranks), resolved.statements, progress, keeps, after=after)
+    start = Source(path, source, beside, resolved.statements, progress, keeps, after=after)
     try:
         return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
     except GrowError:

@@ -308,6 +308,14 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Gone:
+    """A stored tensor of the source that nothing in the result comes from."""
+
+    name: str
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Alike:
     """An axis of the result on which units get equal gradients for ever, dropout aside, or none at all.
 
@@ -348,6 +356,7 @@ class Plan:
     attributes: tuple[tuple[str, str, float], ...] = ()
     notes: tuple[str, ...] = field(default=())
     alike: tuple[Alike, ...] = ()
+    gone: tuple[Gone, ...] = ()
 
     def __repr__(self) -> str:
         """What becomes of the sizes, and whether that is exact."""

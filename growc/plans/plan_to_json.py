@@ -15,6 +15,7 @@ from growc.plans.plan import (
     AxisStep,
     Certificate,
     Gap,
+    Gone,
     Layout,
     LeafStep,
     NextLayer,
@@ -41,6 +42,7 @@ def to_json(plan: Plan) -> dict[str, Json]:
         "notes": list(plan.notes),
         "alike": [asdict(a) for a in plan.alike],
         "attributes": [list(a) for a in plan.attributes],
+        "gone": [asdict(g) for g in plan.gone],
         "weights": weights,
         "maps": pool.maps,
     }
@@ -69,6 +71,7 @@ def from_json(data: Mapping[str, Json]) -> Plan:
         tuple((text(n), text(k), real(v)) for n, k, v in attributes),
         texts(data["notes"]),
         tuple(record(Alike, a) for a in items(data["alike"])),
+        tuple(Gone(text(g["name"]), wholes(g["shape"])) for g in map(fields, items(data.get("gone", ())))),
     )
 
 

@@ -1,12 +1,15 @@
-"""Progress on standard error, and only on a terminal: what is being done, how much, rate, time left."""
+"""Progress on standard error: what is being done, how much, rate and time left on a terminal; else stages."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from threading import Timer
+from time import perf_counter
 
 from growc.errors.printable import printable
+from growc.errors.progress import Progress
 
 BYTES = "writing "
 """Phrases that begin so count bytes; others count what they name."""
@@ -15,14 +18,63 @@ WIDTH = 36
 """Characters of what is being done that are shown; names of weights are cut at their start."""
 
 
+PATIENCE = 5.0
+"""After so many seconds a stage is named where no terminal shows a bar, as in the log of a batch job."""
+
+
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A function (phrase, done, total) that shows what is going on. A total of 0 is not known."""
-    if not sys.stderr.isatty():
+def progress(*, quiet: bool = False, verbose: bool = False) -> Iterator[Progress]:
+    """A function (phrase, done, total) that shows what is going on. A total of 0 is not known.
+
+    verbose: each stage is told with its seconds, once it is done.
+    """
+    if quiet:
         yield lambda phrase, done, total: None
-        return
+    elif verbose or not sys.stderr.isatty():
+        with closing(_Stages(verbose=verbose)) as stages:
+            yield stages.show
+    else:
+        with _bar() as show:
+            yield show
+
+
+class _Stages:
+    """Stages on lines of their own: long ones when they have lasted for a while."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self.verbose, self.stage, self.start = verbose, "", 0.0
+        self.timer: Timer | None = None
+
+    def show(self, phrase: str, done: int, total: int) -> None:
+        """What is being done."""
+        stage = f"{BYTES}the weights" if phrase.startswith(BYTES) else phrase
+        if stage != self.stage:
+            self.close()
+            self.stage, self.start = stage, perf_counter()
+            self.timer = Timer(PATIENCE, _tell, [f"{stage} …"])
+            self.timer.daemon = True
+            with suppress(RuntimeError):  # where no thread can be had, nothing is told
+                self.timer.start()
+
+    def close(self) -> None:
+        """The stage is done."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.verbose and self.stage:
+            _tell(f"{self.stage}: {perf_counter() - self.start:.1f} s")
+
+
+def _tell(line: str) -> None:
+    with suppress(OSError, ValueError):
+        print(printable(line), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _bar() -> Iterator[Progress]:
+    """A bar on a terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
+    from rich.progress import Progress as Bar
     from rich.table import Column
     from rich.text import Text
 
@@ -48,7 +100,7 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         Amount(whole),
     )
     console = Console(stderr=True)
-    bar = Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+    bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
 
     def show(phrase: str, done: int, total: int) -> None:
         known = bar.tasks[0].total if bar.tasks else -1

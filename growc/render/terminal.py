@@ -33,11 +33,14 @@ def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
         yield from (f"  {line}" for line in table(statement_rows(plan.summaries, changed)))
     if not changed and all(s.before == s.after for s in plan.summaries):
         yield from ["  The recipe changes nothing: the result is the model as it is."]
-    shown = changed if everything else changed[:SHOWN]
+    later = plan.later_copies
+    rows = [weight_row(w, moved=w.name not in later) for w in changed]
+    gone = [(f"- {g.name}", str(list(g.shape)), "goes") for g in plan.gone]
+    shown = [*rows, *gone] if everything else [*rows[:SHOWN], *gone[: SHOWN // 2]]
     yield from [""] if shown else []
-    yield from (f"  {line}" for line in table(weight_row(w) for w in shown))
-    if len(changed) > len(shown):
-        yield f"  … {len(changed) - len(shown)} more (--all)"
+    yield from (f"  {line}" for line in table(shown))
+    if left := len(rows) + len(gone) - len(shown):
+        yield f"  … {left} more (--all)"
     if everything:
         yield from (f"  ~ {node}   {name} = {value:g}" for node, name, value in plan.attributes)
     yield ""
@@ -82,9 +85,10 @@ def numbers_text(numbers: Sequence[int]) -> str:
     return ", ".join(f"{run[0]}..{run[-1] + 1}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
 
 
-def weight_row(weight: WeightPlan) -> tuple[str, str, str]:
-    """`~ name`, `[768, 2304] -> [1024, 3072]`, `reads hidden, makes heads x 3`."""
-    sign = "~" if weight.name == weight.source and not weight.copy_of else "+"
+def weight_row(weight: WeightPlan, *, moved: bool = False) -> tuple[str, str, str]:
+    """`~ name`, `[768, 2304] -> [1024, 3072]`, `reads hidden, makes heads x 3`; moved: whether it is no copy
+    of one that stays, but has another name now.
+    """
     if weight.literal is not None:
         what = "continued by its rule"
     else:
@@ -92,8 +96,10 @@ def weight_row(weight: WeightPlan) -> tuple[str, str, str]:
         zero = ["zero"] if weight.zero else []
         what = ", ".join([*zero, *dict.fromkeys(map(step_text, weight.steps)), *times])
     source = weight.copy_of or weight.source
-    origin = "" if weight.name == source else f" (from {source})"
-    return f"{sign} {weight.name}{origin}", f"{list(weight.before)} -> {list(weight.after)}", what
+    sign = "~" if weight.name == source else ">" if moved else "+"
+    origin = "" if weight.name == source else f" ({'was' if moved else 'from'} {source})"
+    before = "" if sign == ">" and weight.before == weight.after else f"{list(weight.before)} -> "
+    return f"{sign} {weight.name}{origin}", f"{before}{list(weight.after)}", what
 
 
 def step_text(step: AxisStep) -> str:

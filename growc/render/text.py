@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 
 RULES = (
     (re.compile(r"^  ~ "), "\033[33m"),
     (re.compile(r"^  \+ "), "\033[32m"),
+    (re.compile(r"^  - "), "\033[31m"),
+    (re.compile(r"^  > "), "\033[36m"),
     (re.compile(r"^Certificate: exact"), "\033[1;32m"),
     (re.compile(r"^(Certificate: not exact|  gap )"), "\033[1;31m"),
     (re.compile(r"^  [├└]─ [^ ]+( ×)?"), "\033[36m"),
@@ -23,6 +26,29 @@ def colored(line: str) -> str:
         if found := pattern.match(line):
             return f"{ink}{found[0]}\033[0m{line[found.end() :]}"
     return line
+
+
+SNIPPET = re.compile(r"^ *(\x1b\[[0-9;]*m)*[0-9]* *\|")
+"""How a line begins that shows a recipe: carets below it say a place."""
+
+
+def fitted(line: str, width: int) -> list[str]:
+    """A line as several of at most `width` characters, but for words that are longer; those behind the first
+    are indented. Rows of tables break between their columns.
+    """
+    if len(line) <= width or SNIPPET.match(line):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    rows, behind = [""], indent + " " * 4
+    for cell in re.split(r" {3,}", line.strip()):
+        joined = f"{rows[-1]}   {cell}" if rows[-1] else indent + cell
+        rows = [*rows[:-1], joined] if len(joined) <= width or not rows[-1] else [*rows, behind + cell]
+    return [part for row in rows for part in _wrapped(row, width, behind)]
+
+
+def _wrapped(row: str, width: int, behind: str) -> list[str]:
+    """A row by its words."""
+    return wrap(row, width, subsequent_indent=behind, break_long_words=False, break_on_hyphens=False)
 
 
 def count(n: int) -> str:

@@ -18,7 +18,7 @@ from growc.passes.finish.assembled import Assembled
 from growc.passes.finish.symmetry import Symmetry
 from growc.passes.layers.layer_runs import Depth
 from growc.plans.execute import leaf_steps
-from growc.plans.plan import MEAN, Alike, AxisChange, Certificate, Gap, Plan, WeightPlan
+from growc.plans.plan import MEAN, Alike, AxisChange, Certificate, Gap, Gone, Plan, WeightPlan
 from growc.plans.quantised import Quantised, quantised
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
@@ -50,8 +50,17 @@ def certify_pass(c: Stored) -> Result:
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         (*c.model.told, *c.depth.notes, *c.lowered.notes, *c.notes),
         alike,
+        tuple(gone(c)),
     )
     return Result(**vars(c), plan=plan)
+
+
+def gone(c: Stored) -> Iterator[Gone]:
+    """The weights of the source that leave: those of layers, heads and parts that do."""
+    taken = {w.copy_of or w.source for w in c.assembled.weights}
+    for weight in c.first.graph.weights:
+        if weight.floating and weight.elements > 1 and weight.name not in taken:
+            yield Gone(weight.name, weight.stored_shape)
 
 
 def layer_counts(depth: Depth) -> dict[str, AxisChange]:

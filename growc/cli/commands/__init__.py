@@ -4,6 +4,7 @@ from growc.cli.command import Command
 from growc.cli.commands.apply import APPLY
 from growc.cli.commands.check import CHECK
 from growc.cli.commands.clean import CLEAN
+from growc.cli.commands.completion import COMPLETION
 from growc.cli.commands.explain import EXPLAIN
 from growc.cli.commands.fmt import FMT
 from growc.cli.commands.inspect import INSPECT
@@ -12,5 +13,5 @@ from growc.cli.commands.plan import PLAN
 from growc.cli.commands.verify import VERIFY
 
 COMMANDS: dict[str, Command] = {
-    one.name: one for one in (APPLY, PLAN, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, CLEAN)
+    one.name: one for one in (APPLY, PLAN, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, CLEAN, COMPLETION)
 }

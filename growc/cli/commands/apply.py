@@ -6,14 +6,23 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import decided, parameters, sources_and_model, take_home, take_recipe, take_workers
-from growc.cli.output import say, say_json
+from growc.cli.given import (
+    decided,
+    parameters,
+    sources_and_model,
+    take_home,
+    take_recipe,
+    take_workers,
+)
+from growc.cli.output import say, say_json, waiting
 
 
 def arguments(parser: ArgumentParser) -> None:
     """Its arguments."""
     take_recipe(parser)
-    parser.add_argument("-o", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL")
+    parser.add_argument(
+        "-o", "--output", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL"
+    )
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and verify with")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
     parser.add_argument("--force", action="store_true", help="replace files that growc did not make")
@@ -41,11 +50,10 @@ def run(options: Namespace) -> int:
     """Write the model, and say how it went."""
     from growc import api
     from growc.plans.plan_to_json import to_json
-    from growc.render.progress import progress
     from growc.render.terminal import applied_lines, outcome_data, plan_lines, verification_data
 
     sources, model = sources_and_model(options)
-    with progress() as advance:
+    with waiting() as advance:
         done = api.apply(
             sources,
             model,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from growc.cli.command import Command
 from growc.cli.given import take_json, take_workers
-from growc.cli.output import say, say_json
+from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
 
@@ -18,7 +18,9 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", required=True, help="inputs to measure on")
     parser.add_argument("--samples", type=int, metavar="N", help="use the first N rows")
     parser.add_argument("--layers", action="store_true", help="remove and double each layer, too")
-    parser.add_argument("-o", dest="out", type=Path, metavar="OUT", help="where the scores are kept")
+    parser.add_argument(
+        "-o", "--output", dest="out", type=Path, metavar="OUT", help="where the scores are kept"
+    )
     parser.add_argument("--force", action="store_true", help="replace scores of another measurement")
     take_workers(parser, "measure by so many processes")
     take_json(parser)
@@ -27,13 +29,12 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Measure, and show the scores."""
     from growc.render.profile import layer_data, profile_data, profile_lines, rate_line, score_lines
-    from growc.render.progress import progress
     from growc.reports.measure import measurement, profile
 
     if options.samples is not None and options.samples < 1:
         raise wrong("`--samples` is at least 1")
     model, inputs, samples, ranks = options.model, options.inputs, options.samples, options.ranks
-    with progress() as advance:
+    with waiting() as advance:
         found = measurement(
             model, inputs, options.out, samples, force=options.force, progress=advance, ranks=ranks
         )

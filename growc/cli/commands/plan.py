@@ -16,7 +16,7 @@ from growc.cli.given import (
     take_home,
     take_recipe,
 )
-from growc.cli.output import say, say_json
+from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import GrowError, nearest, wrong
 from growc.errors.json_data import Json
 
@@ -64,12 +64,13 @@ def run(options: Namespace) -> int:
 
     sources, model = sources_and_model(options)
     resolved = api.recipe(sources, parameters(options))
-    with described_in(model, options.home):
+    with waiting() as advance, described_in(model, options.home):
         compilation = api.compile(
             resolved,
             model,
             example_inputs=captured_with(options.inputs, model),
             config=decided(options),
+            progress=advance,
             after=_printing(options),
         )
         before, after = before_and_after(compilation)

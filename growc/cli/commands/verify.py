@@ -8,7 +8,7 @@ from pathlib import Path
 
 from growc.cli.command import Command
 from growc.cli.given import take_home, take_json
-from growc.cli.output import say, say_json
+from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object
 
 
@@ -27,14 +27,13 @@ def run(options: Namespace) -> int:
     """Compare two models."""
     from growc.api import verify
     from growc.checkpoint.files.homes import described_in
-    from growc.render.progress import progress
     from growc.render.terminal import verification_data, verification_lines
     from growc.verification.judge import refutation
 
     for model in options.models:
         if not model.exists():
             raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
-    with progress() as advance, described_in(options.models[0], options.home):
+    with waiting() as advance, described_in(options.models[0], options.home):
         found = verify(*options.models, inputs=options.inputs, progress=advance)
     way, seen = found.refuting() or ("", found)
     limit = seen.limit if options.within is None else options.within

@@ -1,0 +1,39 @@
+"""`growc completion`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+
+SHELLS = ("bash", "zsh", "tcsh", "fish")
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+def run(options: Namespace) -> int:
+    """Print what the shell is to read."""
+    import shtab
+
+    whole, commands = options.parsers
+    for parser in commands.values():
+        for action in parser._actions:
+            if action.type is Path or not action.option_strings:
+                vars(action)["complete"] = shtab.FILE
+    sys.stdout.write(shtab.complete(whole, options.shell))
+    return 0
+
+
+COMPLETION = Command(
+    name="completion",
+    usage="SHELL",
+    purpose="Print what makes a shell complete commands and options.",
+    arguments=arguments,
+    run=run,
+    examples=("completion bash > ~/.local/share/bash-completion/completions/growc",),
+)
