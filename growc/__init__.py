@@ -24,6 +24,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from growc.errors.shown import rendered_in
 from growc.version import __version__
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from growc.resolve.builder import Recipe as Recipe
     from growc.system.limits import limits as limits
     from growc.training.param_groups import param_groups as param_groups
+
+rendered_in[:] = ["growc.render.shown"]
 
 __all__ = [
     "Applied",

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from growc.errors.arguments import joined, telling
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular, require_path
+from growc.errors.shown import Shown
 from growc.errors.source import Source
 from growc.formats.compiler import Options, compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
@@ -43,7 +45,7 @@ Recipes = str | Path | Recipe | Sequence[Source]
 
 
 @dataclass(frozen=True)
-class Applied:
+class Applied(Shown):
     """What `apply` did. Without verification there is a `reason`; `files` are all that were written.
 
     calibration: what a plan with gaps costs on the inputs of the recipe or the caller; `uncalibrated`: why
@@ -64,14 +66,27 @@ class Applied:
 
 def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
     """A resolved recipe. Raises GrowError with every mistake in it."""
-    return load(sources_of(text), params or {})
+    return load(sources_of(text), parameters_of(params))
+
+
+def parameters_of(params: Mapping[str, str] | None) -> Mapping[str, str]:
+    """What `let`s are set to. Raises GrowError (G200) for what is no mapping."""
+    if not isinstance(params or {}, Mapping):
+        raise wrong("`params` is no mapping", 'it sets `let`s by name, as in `{"width": "1024"}`')
+    return {name: str(value) for name, value in (params or {}).items()}
 
 
 def sources_of(text: Recipes) -> list[Source]:
     """The sources that a recipe was given as."""
     if isinstance(text, Path):
         return [read_source(text)]
-    return [Source("<recipe>", str(text))] if isinstance(text, str | Recipe) else list(text)
+    if isinstance(text, str | Recipe):
+        return [Source("<recipe>", str(text))]
+    sources = [one for one in text if isinstance(one, Source)] if isinstance(text, Sequence) else []
+    if not isinstance(text, Sequence) or len(sources) < len(text):
+        remedy = "it is a text, the path of a `.grow` file, or a growc.Recipe"
+        raise wrong(f"`{str(text)[:60]}` is no recipe", remedy)
+    return sources
 
 
 def read_source(path: Path) -> Source:
@@ -95,6 +110,7 @@ def decoded(name: str, data: bytes) -> Source:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
 
 
+@telling
 def plan(
     text: Recipes,
     model: Model,
@@ -120,6 +136,7 @@ def plan(
     return compile(recipe(words, params), source, **options).plan
 
 
+@telling
 def grow(
     module: nn.Module,
     text: Recipes,
@@ -209,6 +226,7 @@ def apply(
 ) -> Applied: ...
 
 
+@telling
 def apply(text: object, model: object, *others: Any, **options: Any) -> Any:
     """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`.
 
@@ -289,8 +307,11 @@ def apply_file(
     from growc.version import __version__
 
     sources = sources_of(text)
-    resolved = load(sources, params or {})
+    resolved = load(sources, parameters_of(params))
     source = Path(model)
+    for path, option in ((out, "`out`"), (lineage, "`lineage`")):
+        if path is not None:
+            require_path(path, option)
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
     for path, option in ((target, "-o"), (beside, "--lineage")):
@@ -379,6 +400,7 @@ def _within(form: Form, c: Result, bound: int, asked: bool) -> tuple[str, ...]:
     return (said,) if said else ()
 
 
+@telling
 def verify(
     source: Model,
     result: Model,
@@ -410,6 +432,7 @@ def verify(
     return measured
 
 
+@telling
 def inspect(model: Model, *, example_inputs: object = None, state_dict: State | None = None) -> Analysis:
     """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown.
 
@@ -426,3 +449,6 @@ def _draft(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
+
+
+vars(apply)["__signature__"] = joined(apply_file, grow)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from growc.algebra.space import Size, Space
 from growc.errors.progress import Progress, quiet
+from growc.errors.shown import Shown
 from growc.passes.edits import HeadEdits, Repairs, Sampled
 from growc.passes.layers.layer_runs import Instance
 
@@ -140,7 +141,7 @@ class Named(Tied):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class Analysis(Named):
+class Analysis(Shown, Named):
     """All that is known of a model, whatever is asked of it. layers: those of the result, once they moved."""
 
     layers: Layers

@@ -73,9 +73,9 @@ def say_json(data: Json) -> None:
 
 
 def _print(lines: Iterable[str]) -> None:
-    from growc.render.text import colored
+    from growc.render.text import on_terminal
 
-    ink = colored if _voice.get(Voice()).colors(sys.stdout) else str
+    ink = on_terminal if _voice.get(Voice()).colors(sys.stdout) else str
     with contextlib.suppress(BrokenPipeError), last_words():
         for line in lines:
             print(ink(line))

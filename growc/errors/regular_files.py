@@ -32,7 +32,9 @@ def irregular(path: Path) -> str:
 
 
 def require_path(path: str | Path, role: str) -> None:
-    """Raise GrowError (G200) for a text that is no path on any system."""
+    """Raise GrowError (G200) for what is no path on any system."""
+    if not isinstance(path, str | Path):
+        raise wrong(f"{role} is no path: it is of type {type(path).__name__}")
     if "\0" in os.fspath(path):
         raise wrong(f"{role} is no path: there is a zero byte in it")
 

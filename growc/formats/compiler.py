@@ -113,6 +113,8 @@ def analysed(path: Path) -> Analysis:
 
 def _named(model: Model, example_inputs: object, keep_class: bool) -> tuple[Path, Opened]:
     """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
+    if not (isinstance(model, str | Path) or is_module(model)):
+        raise wrong(f"`{str(model)[:60]}` is no model", "it is a path, or a module of torch")
     if not isinstance(model, str | Path):
         if keep_class and has_config(model):
             from growc.checkpoint.classes.fit_config import HeldModel

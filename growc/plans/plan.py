@@ -14,6 +14,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats, IndexMap, Ints
 from growc.errors.brief import brief
+from growc.errors.shown import Shown
 from growc.ir.graph import FLOATING, Node
 
 # What a row that is no copy becomes.
@@ -269,7 +270,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Shown):
     """What the compiler proved: exact, or every gap."""
 
     __repr__ = brief
@@ -342,7 +343,7 @@ def _few(sizes: tuple[int, ...]) -> str:
 
 
 @dataclass
-class Plan:
+class Plan(Shown):
     """Everything that will happen to a model, and what is claimed of it."""
 
     model: str

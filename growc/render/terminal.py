@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from growc.errors.json_data import Json
 from growc.errors.printable import size_of
 from growc.plans.execute import leaf_steps
-from growc.plans.plan import AxisStep, Plan, Summary, WeightPlan
+from growc.plans.plan import AxisStep, Certificate, Plan, Summary, WeightPlan
 from growc.render.text import count, many, short, table
 from growc.verification.judge import by_cause
 
@@ -44,7 +44,7 @@ def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
     if everything:
         yield from (f"  ~ {node}   {name} = {value:g}" for node, name, value in plan.attributes)
     yield ""
-    yield from certificate_lines(plan)
+    yield from certificate_lines(plan.certificate)
     yield from (f"warning: {warning}" for warning in plan.warnings)
     yield from (f"note: {note}" for note in plan.notes)
     yield ""
@@ -108,9 +108,8 @@ def step_text(step: AxisStep) -> str:
     return f"{step.verb} {step.name or f'axis {step.axis}'}" + (f" x {times}" if times > 1 else "")
 
 
-def certificate_lines(plan: Plan) -> Iterator[str]:
+def certificate_lines(certificate: Certificate) -> Iterator[str]:
     """Exact, or every gap by cause."""
-    certificate = plan.certificate
     if certificate.exact:
         yield "Certificate: exact. The result computes what the source computes."
         return

@@ -6,26 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
-RULES = (
-    (re.compile(r"^  ~ "), "\033[33m"),
-    (re.compile(r"^  \+ "), "\033[32m"),
-    (re.compile(r"^  - "), "\033[31m"),
-    (re.compile(r"^  > "), "\033[36m"),
-    (re.compile(r"^Certificate: exact"), "\033[1;32m"),
-    (re.compile(r"^(Certificate: not exact|  gap )"), "\033[1;31m"),
-    (re.compile(r"^  [├└]─ [^ ]+( ×)?"), "\033[36m"),
-    (re.compile(r"^warning:"), "\033[1;33m"),
-    (re.compile(r"^( *help:|note:|[A-Z]\w+:)"), "\033[1m"),
-)
-"""What stands at the start of a line, and its colour on a terminal; the first that fits is taken."""
+from growc.errors.shown import colored
 
 
-def colored(line: str) -> str:
+def on_terminal(line: str) -> str:
     """The line as a terminal shows it."""
-    for pattern, ink in RULES:
-        if found := pattern.match(line):
-            return f"{ink}{found[0]}\033[0m{line[found.end() :]}"
-    return line
+    return colored(line, lambda start, terminal, _: f"{terminal}{start}\033[0m")
 
 
 SNIPPET = re.compile(r"^ *(\x1b\[[0-9;]*m)*[0-9]* *\|")

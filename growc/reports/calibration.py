@@ -18,6 +18,7 @@ from growc.dialects.onnx.files.signature import read_signature
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.progress import Progress
+from growc.errors.shown import Shown
 from growc.measurement.importance import calibration
 from growc.measurement.prediction import Loss, Prediction, find_prediction
 from growc.measurement.shared import Runnable, Subject, lasting
@@ -40,7 +41,7 @@ NO_TOKENS = "no output predicts the next token of an input"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(Shown):
     """closeness: of each output that looks like logits; relative: the largest r of those, or of all outputs
     where there are none; before, after: the loss of source and result, or why there is none.
     """

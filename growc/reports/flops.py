@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.space import Size, Space, find, plus
+from growc.errors.arguments import telling
 from growc.errors.brief import brief
 from growc.errors.diagnostic import wrong
+from growc.errors.shown import Shown
 from growc.ir.graph import Value
 from growc.passes.axes.queries import Flow
 from growc.passes.compilation import Analysis, Result
@@ -31,7 +33,7 @@ LONGEST = 1024
 
 
 @dataclass(frozen=True)
-class Flops:
+class Flops(Shown):
     """FLOPs of one run, and how many tokens or samples it is for.
 
     unit: `token` where the inputs are numbers of a vocabulary and what goes with them, else `sample`.
@@ -62,6 +64,7 @@ class Flops:
         return self.total_backward / self.units
 
 
+@telling
 def flops(
     model: str | Path | nn.Module | Analysis,
     *,

@@ -19,6 +19,7 @@ from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json, items, record, whole
 from growc.errors.progress import Progress
+from growc.errors.shown import Shown
 from growc.measurement.prediction import Loss
 from growc.measurement.shared import Runnable, Subject
 from growc.passes.finish.interface import logits, ports_of
@@ -57,7 +58,7 @@ class LayerProfile:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Shown):
     """All layers, run by run; `loss`: the source's own, where it predicts tokens."""
 
     __repr__ = brief

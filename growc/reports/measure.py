@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from growc.errors.arguments import telling
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
+from growc.errors.shown import Shown
 from growc.formats.compiler import analysed, lowered, opened
 from growc.system.ranks import ALONE, Ranks
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Shown):
     """What was measured of a model: `scores` of units by `axis.number`, `layers` one by one.
 
     samples, seconds: what was run just now, and not kept from an earlier measurement.
@@ -40,6 +42,7 @@ class Measurement:
     seconds: float
 
 
+@telling
 def measure(
     model: str | Path,
     inputs: str | Path,

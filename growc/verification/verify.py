@@ -17,6 +17,7 @@ from growc.algebra.indexmap import Array
 from growc.dialects.onnx.files.signature import Input, read_signature
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.shown import Shown
 from growc.plans.unitmaps import InputMap, NumberMap, OutputMap
 from growc.verification.difference import OutputReport as OutputReport
 from growc.verification.difference import closeness, incomparable, worst
@@ -36,7 +37,7 @@ HELD_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(Shown):
     """What came of running both models.
 
     max_abs, relative: the largest over all outputs and cases; relative is infinite where an output differs

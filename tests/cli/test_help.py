@@ -160,7 +160,7 @@ def test_a_plan_lists_weights_that_go_and_weights_that_move(growc, tmp_path):
     plan = growc("plan", "-e", "drop layers 1..2", str(TINY), "--all").out
     gone = re.findall(r"^  - (\S+) +\[", plan, re.MULTILINE)
     moved = dict(re.findall(r"^  > (\S+) \(was (\S+)\)", plan, re.MULTILINE))
-    assert gone and {name.split(".")[2] for name in gone} == {"1"}
+    assert {name.split(".")[2] for name in gone} == {"1"}
     assert all(old == re.sub(r"h\.(\d)", lambda n: f"h.{int(n[1]) + 1}", new) for new, old in moved.items())
     data = growc("plan", "-e", "drop layers 1..2", str(TINY), "--json").json
     assert [one["name"] for one in data["gone"]] == gone
@@ -181,7 +181,9 @@ def test_bash_completes_commands_options_and_files(tmp_path):
     (tmp_path / "growc.bash").write_text(script)
     asked = """
         source growc.bash
-        asked() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _shtab_growc; echo "${COMPREPLY[@]}"; }
+        asked() {
+            COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _shtab_growc; echo "${COMPREPLY[@]}"
+        }
         asked growc pl; asked growc apply --no; asked growc inspect str
     """
     done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -20,16 +20,16 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Show the axes."""
     from growc.api import inspect
-    from growc.render.flops import flops_data, flops_line
-    from growc.render.inspection import inspect_data, inspect_lines
+    from growc.render.flops import flops_data
+    from growc.render.inspection import inspect_data
+    from growc.render.shown import inspected
     from growc.reports.flops import count
 
     found = inspect(options.model, example_inputs=captured_with(options.inputs, options.model))
     if options.json:
         say_json(inspect_data(found) | {"flops": flops_data(count(found))})
     else:
-        header, *lines = inspect_lines(found)
-        say([header, flops_line(count(found)), *lines])
+        say(inspected(found))
     return 0
 
 

@@ -1,0 +1,48 @@
+"""Calls with wrong arguments, told in the words of the command line."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from growc.errors.diagnostic import nearest, wrong
+
+P = ParamSpec("P")
+Made = TypeVar("Made")
+
+
+def telling(function: Callable[P, Made]) -> Callable[P, Made]:
+    """The function, with GrowError (G200) where it is called with names that it does not have, or without
+    arguments that it needs.
+    """
+
+    @wraps(function)
+    def called(*given: P.args, **named: P.kwargs) -> Made:
+        signature = inspect.signature(called)
+        try:
+            signature.bind(*given, **named)
+        except TypeError as error:
+            known = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+            unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            near = nearest(unknown[1], known) if unknown else None
+            remedy = f"did you mean `{near}`?" if near else f"its arguments are {', '.join(known)}"
+            raise wrong(f"`{function.__name__}` is called wrongly: {error}", remedy) from error
+        return function(*given, **named)
+
+    return called
+
+
+def joined(first: Callable[..., object], *others: Callable[..., object]) -> inspect.Signature:
+    """The signature of a function that does what several do: the arguments of the first, and the options
+    that others have beside.
+    """
+    signature = inspect.signature(first)
+    found = dict(signature.parameters)
+    for other in others:
+        for name, parameter in inspect.signature(other).parameters.items():
+            if parameter.default is not parameter.empty:
+                found.setdefault(name, parameter.replace(kind=parameter.KEYWORD_ONLY))
+    return signature.replace(parameters=sorted(found.values(), key=lambda one: one.kind))

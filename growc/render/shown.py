@@ -1,0 +1,64 @@
+"""The lines of each kind of result, as the command line prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from growc.api import Applied
+from growc.errors.shown import lines_of
+from growc.passes.compilation import Analysis
+from growc.plans.plan import Certificate, Plan
+from growc.render.flops import flops_line
+from growc.render.inspection import inspect_lines
+from growc.render.profile import profile_lines, rate_line, score_lines
+from growc.render.terminal import (
+    applied_lines,
+    certificate_lines,
+    outcome_lines,
+    plan_lines,
+    verification_lines,
+)
+from growc.reports.calibration import Outcome
+from growc.reports.flops import Flops, count
+from growc.reports.layer_profile import Profile
+from growc.reports.measure import Measurement
+from growc.verification.verify import Verification
+
+lines_of.register(Plan)(plan_lines)
+lines_of.register(Certificate)(certificate_lines)
+lines_of.register(Verification)(verification_lines)
+lines_of.register(Outcome)(outcome_lines)
+
+
+@lines_of.register
+def applied(done: Applied) -> Iterator[str]:
+    """The plan, what was measured, and where the result is."""
+    yield from plan_lines(done.plan)
+    yield ""
+    yield from applied_lines(done)
+
+
+@lines_of.register
+def inspected(found: Analysis) -> Iterator[str]:
+    """The axes of a model, and what a token costs."""
+    header, *lines = inspect_lines(found)
+    yield from [header, flops_line(count(found)), *lines]
+
+
+@lines_of.register
+def flops(found: Flops) -> Iterator[str]:
+    """What a pass costs."""
+    yield flops_line(found)
+
+
+@lines_of.register
+def profile(found: Profile) -> Iterator[str]:
+    """What each layer is worth."""
+    yield from profile_lines(found, "the model")
+
+
+@lines_of.register
+def measured(found: Measurement) -> Iterator[str]:
+    """The scores of units and layers."""
+    yield from score_lines(found.scores)
+    yield rate_line(found.samples, found.seconds)

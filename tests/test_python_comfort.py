@@ -1,0 +1,110 @@
+"""growc from Python: what results show, and what wrong calls are told."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from graphs import STREAM, TINY, save
+
+import growc
+from growc.cli.main import main
+from growc.errors.diagnostic import GrowError
+from growc.errors.shown import Shown, lines_of
+
+WIDEN = "widen hidden to 128 with neighbor copy"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+def printed(capsys, *words):
+    """What the command line prints."""
+    capsys.readouterr()
+    main(list(map(str, words)))
+    return capsys.readouterr().out
+
+
+def test_an_inspection_is_shown_as_on_the_command_line(capsys):
+    assert f"{growc.inspect(TINY)}\n" == printed(capsys, "inspect", TINY)
+
+
+def test_a_plan_is_shown_as_on_the_command_line(capsys):
+    shown = printed(capsys, "plan", "-e", WIDEN, TINY).splitlines()
+    assert str(growc.plan(WIDEN, TINY)).splitlines()[:-1] == shown[:-2]
+
+
+def test_what_was_applied_is_shown_as_on_the_command_line(capsys, tmp_path):
+    done = growc.apply("widen ffn to 400 with cyclic copy", TINY, tmp_path / "out.onnx")
+    shown = printed(
+        capsys,
+        *("apply", "-e", "widen ffn to 400 with cyclic copy", TINY, "-o", tmp_path / "out.onnx", "--force"),
+    )
+    assert f"{done}\n" == shown
+    assert str(done.verification) in shown
+    assert str(done.plan.certificate) in shown
+
+
+def test_every_result_has_lines():
+    kinds = Shown.__subclasses__()
+    assert {kind.__name__ for kind in kinds} == {
+        *("Analysis", "Applied", "Certificate", "Flops", "Measurement", "Outcome", "Plan", "Profile"),
+        "Verification",
+    }
+    str(growc.flops(TINY))
+    assert all(lines_of.dispatch(kind) is not lines_of.dispatch(object) for kind in kinds)
+
+
+@pytest.mark.parametrize("kind", ["plan", "inspection"])
+def test_a_notebook_shows_the_same_text_and_no_markup_of_a_model(tmp_path, kind):
+    text = STREAM.replace("up_weight", "evil")
+    save(tmp_path / "hostile.onnx", text)
+    result = growc.plan("widen ffn to 24 with tail copy", tmp_path / "hostile.onnx")
+    result = result if kind == "plan" else growc.inspect(tmp_path / "hostile.onnx")
+    page = result._repr_html_()
+    assert unescape(re.sub(r"</?(span|pre)[^>]*>", "", page)) == str(result)
+
+
+def test_names_are_no_markup(tmp_path):
+    path = tmp_path / f"{HOSTILE.replace('/', '')}.onnx"
+    save(path, STREAM)
+    page = growc.plan("widen ffn to 24 with tail copy", path)._repr_html_()
+    assert "<img" not in page
+    assert "&lt;img" in page
+
+
+def test_apply_has_named_options():
+    options = inspect.signature(growc.apply).parameters
+    assert {"text", "model", "out", "params", "inputs", "check", "force", "example_inputs", "state_dict"} <= {
+        *options
+    }
+    assert all(option.kind is not option.VAR_KEYWORD for option in options.values())
+    assert all(option.annotation is not option.empty for option in options.values())
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: growc.apply(WIDEN, TINY, chek=False), "did you mean `check`?"),
+        (lambda: growc.plan(WIDEN, TINY, exmple_inputs=()), "did you mean `example_inputs`?"),
+        (lambda: growc.plan(WIDEN), "missing a required argument: 'model'"),
+        (lambda: growc.verify(TINY), "missing a required argument"),
+        (lambda: growc.measure(TINY), "missing a required argument: 'inputs'"),
+        (lambda: growc.plan(WIDEN, None), "`None` is no model"),
+        (lambda: growc.inspect(5), "`5` is no model"),
+        (lambda: growc.plan(3, TINY), "`3` is no recipe"),
+        (lambda: growc.plan([3], TINY), "`[3]` is no recipe"),
+        (lambda: growc.plan(WIDEN, TINY, [1]), "`params` is no mapping"),
+        (lambda: growc.apply(WIDEN, TINY, out=3), "`out` is no path"),
+        (lambda: growc.apply(WIDEN, Path("missing.onnx")), "there is no model at `missing.onnx`"),
+    ],
+)
+def test_a_wrong_call_is_told_in_words(call, said):
+    with pytest.raises(GrowError, match=re.escape(said)):
+        call()
+
+
+def test_numbers_are_parameters_too():
+    plan = growc.plan("let n = 1\nwiden hidden to n with neighbor copy", TINY, {"n": 128})
+    assert plan.axes["hidden"].after == (128,)
