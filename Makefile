@@ -116,5 +116,5 @@ clean:
 	@touch $@
 
 .venv/dev.stamp: .venv/python.stamp pyproject.toml constraints.txt
-	$(PIP) -e '.[dev,torch,train]'
+	$(PIP) -e '.[dev,pretrained,torch,train]'
 	@touch .venv/run.stamp $@

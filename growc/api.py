@@ -12,7 +12,7 @@ from growc.errors.arguments import joined, telling
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
-from growc.errors.progress import Progress, quiet
+from growc.errors.progress import Progress
 from growc.errors.regular_files import irregular, require_path
 from growc.errors.shown import Shown
 from growc.errors.source import Source
@@ -220,7 +220,7 @@ def apply(
     home: str | Path | None = None,
     model_class: str | type[PreTrainedModel] | None = None,
     config: Mapping[str, Json] | None = None,
-    progress: Progress = quiet,
+    progress: Progress | None = None,
     planned: Callable[[Plan], None] | None = None,
     ranks: Ranks = ALONE,
 ) -> Applied: ...
@@ -272,7 +272,7 @@ def apply_file(
     home: str | Path | None = None,
     model_class: str | type[PreTrainedModel] | None = None,
     config: Mapping[str, Json] | None = None,
-    progress: Progress = quiet,
+    progress: Progress | None = None,
     planned: Callable[[Plan], None] | None = None,
     ranks: Ranks = ALONE,
 ) -> Applied:
@@ -300,6 +300,7 @@ def apply_file(
     from growc.passes.finish.interface import ports_of
     from growc.plans.lineage import lineage_of
     from growc.plans.memory_bound import read_bound
+    from growc.render.progress import in_python
     from growc.reports.calibration import calibrated
     from growc.system.workshop import workshop
     from growc.unchanged import identities, unchanged
@@ -330,6 +331,7 @@ def apply_file(
     measured, reason = None, "" if check else "switched off by --no-verify"
     calibration, uncalibrated = None, ""
     with contextlib.ExitStack() as stack:
+        advance = stack.enter_context(in_python(progress))
         stack.enter_context(class_named(model_class))
         stack.enter_context(described_in(source, None if home is None else Path(home)))
         require_unchanged = stack.enter_context(unchanged(parts))
@@ -338,7 +340,7 @@ def apply_file(
             resolved,
             source,
             keeps=True,
-            progress=progress,
+            progress=advance,
             config=config,
             example_inputs=given,
             ranks=ranks,
@@ -353,17 +355,17 @@ def apply_file(
             what = [__version__, [s.text for s in sources], params, config, shard_size, weights]
             key = canonical({"what": [*what, identities(parts)]})
         folder = stack.enter_context(workshop(target, key, ranks.again))
-        files = form.write(compilation, folder, target, progress)
+        files = form.write(compilation, folder, target, advance)
         if check or preserved_conditions(resolved.statements):
-            measured = form.verify(ports_of(compilation), source, files[-1], inputs, progress)
+            measured = form.verify(ports_of(compilation), source, files[-1], inputs, advance)
             if check and compilation.plan.certificate.exact:
-                wider = form.in_wider(compilation, folder, inputs, progress)
+                wider = form.in_wider(compilation, folder, inputs, advance)
                 measured = replace(measured, beside={**measured.beside, **wider})
             judge_measured(
                 resolved.statements, compilation.plan, measured, refute=check, told=doubts(compilation)
             )
         if check and not compilation.plan.certificate.exact:
-            calibration, uncalibrated = calibrated(compilation, files[-1], inputs, progress, ranks)
+            calibration, uncalibrated = calibrated(compilation, files[-1], inputs, advance, ranks)
         told = provenance(sources, resolved, compilation, measured, earlier, config, given=given is not None)
         record = canonical(told)
         form.stamp(files[-1], record)
@@ -406,7 +408,7 @@ def verify(
     result: Model,
     *,
     inputs: Any = None,
-    progress: Progress = quiet,
+    progress: Progress | None = None,
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
@@ -419,15 +421,17 @@ def verify(
         return verify(cast("nn.Module", source), cast("nn.Module", result), inputs)
     from growc.distinct import Part, model_parts
     from growc.formats.protocol import form_of
+    from growc.render.progress import in_python
     from growc.unchanged import unchanged
 
     form = form_of(Path(source))
     read = [*model_parts(Path(source), "the source"), *model_parts(Path(result), "the result")]
     read += [Part("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
     with unchanged(read) as require_unchanged:
-        progress("planning", 0, 0)
-        ports = form.retraced(Path(source), Path(result), progress)
-        measured = form.verify(ports, Path(source), Path(result), inputs, progress)
+        with in_python(progress) as advance:
+            advance("planning", 0, 0)
+            ports = form.retraced(Path(source), Path(result), advance)
+            measured = form.verify(ports, Path(source), Path(result), inputs, advance)
         require_unchanged()
     return measured
 

@@ -7,8 +7,10 @@ import re
 from html import unescape
 from pathlib import Path
 
+import nbformat
 import pytest
 from graphs import STREAM, TINY, save
+from nbclient import NotebookClient
 
 import growc
 from growc.cli.main import main
@@ -103,6 +105,35 @@ def test_apply_has_named_options():
 def test_a_wrong_call_is_told_in_words(call, said):
     with pytest.raises(GrowError, match=re.escape(said)):
         call()
+
+
+class Listening(NotebookClient):
+    """Runs a notebook, and keeps what its kernel says."""
+
+    def __init__(self, *given, **options):
+        super().__init__(*given, **options)
+        self.said = []
+
+    def process_message(self, message, cell, number):
+        self.said.append((message["msg_type"], message["content"].get("data", {})))
+        return super().process_message(message, cell, number)
+
+
+def test_a_notebook_shows_progress_and_results(tmp_path):
+    code = f"""
+import growc, growc.render.progress as progress
+progress.SELDOM = 0
+growc.apply("widen ffn to 400 with cyclic copy", {str(TINY)!r}, "out.onnx")
+"""
+    cells = [nbformat.v4.new_code_cell(code)]
+    client = Listening(nbformat.v4.new_notebook(cells=cells), resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    told = [data["text/plain"] for kind, data in client.said if kind == "update_display_data"]
+    assert f"reading {TINY.name} …" in told
+    assert "planning …" in told
+    assert told[-1] == ""
+    (result,) = [data for kind, data in client.said if kind == "execute_result"]
+    assert "Certificate: exact" in result["text/html"]
 
 
 def test_numbers_are_parameters_too():

@@ -18,6 +18,8 @@ WIDTH = 36
 """Characters of what is being done that are shown; names of weights are cut at their start."""
 
 
+SELDOM = 0.1
+"""Seconds between changes of what a notebook shows."""
 PATIENCE = 5.0
 """After so many seconds a stage is named where no terminal shows a bar, as in the log of a batch job."""
 
@@ -36,6 +38,31 @@ def progress(*, quiet: bool = False, verbose: bool = False) -> Iterator[Progress
     else:
         with _bar() as show:
             yield show
+
+
+@contextmanager
+def in_python(asked: Progress | None) -> Iterator[Progress]:
+    """What a caller in Python asked for; else a line below the cell of a notebook, and nothing elsewhere."""
+    kernel = getattr(getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), "kernel", None)
+    if asked is not None or kernel is None:
+        yield asked or (lambda phrase, done, total: None)
+        return
+    from IPython.display import display
+
+    line = display({"text/plain": ""}, raw=True, display_id=True)
+    shown = 0.0
+
+    def show(phrase: str, done: int, total: int) -> None:
+        nonlocal shown
+        if (now := perf_counter()) - shown >= SELDOM:
+            shown = now
+            share = f" {100 * done // total} %" if total else " …"
+            line.update({"text/plain": printable(phrase) + share}, raw=True)
+
+    try:
+        yield show
+    finally:
+        line.update({"text/plain": ""}, raw=True)
 
 
 class _Stages:

@@ -50,14 +50,17 @@ def measure(
     samples: int | None = None,
     *,
     force: bool = False,
-    progress: Progress = quiet,
+    progress: Progress | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """The importance of every unit of every named axis, by `axis.number`, and of every layer, by
     `layers.number`; kept in `out` or beside the model.
 
     Raises GrowError: G501 where `out` has scores of another model or other inputs, and not `force`.
     """
-    return measurement(model, inputs, out, samples, force=force, progress=progress).scores
+    from growc.render.progress import in_python
+
+    with in_python(progress) as advance:
+        return measurement(model, inputs, out, samples, force=force, progress=advance).scores
 
 
 def measurement(
