@@ -75,12 +75,13 @@ class GrowError(Exception):
 
 
 def concealed(diagnostic: Diagnostic) -> Diagnostic:
-    """The diagnostic without any words of a text that is not to be shown."""
-    title = CODES[diagnostic.code].title
-    if diagnostic.span is None or not diagnostic.span.source.private or diagnostic.message == title:
+    """The diagnostic without any words of a text that is not to be shown, and without their length."""
+    title, span = CODES[diagnostic.code].title, diagnostic.span
+    if span is None or not span.source.private or diagnostic.message == title:
         return diagnostic
     remedy = "the name of a recipe ends in `.grow`; of other files no text is shown"
-    return replace(diagnostic, message=title, label="", notes=(), help=remedy)
+    place = replace(span, end=span.start)
+    return replace(diagnostic, message=title, span=place, label="", notes=(), help=remedy)
 
 
 def explain(code: str) -> str:
@@ -103,14 +104,20 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def to_json(diagnostic: Diagnostic) -> dict[str, Json]:
-    """The diagnostic as the command line's `--json` shows it; related places are notes."""
+    """The diagnostic as the command line's `--json` shows it; related places are notes.
+
+    The end is the place behind the last character that is meant.
+    """
     span = diagnostic.span
+    end_line, end_column = span.source.position(span.end) if span else (None, None)
     return {
         "code": diagnostic.code,
         "message": diagnostic.message,
         "file": span.source.name if span else None,
         "line": span.line if span else None,
         "column": span.column if span else None,
+        "end_line": end_line,
+        "end_column": end_column,
         "notes": [*diagnostic.notes, *(f"{place}: {label}" for place, label in diagnostic.related)],
         "help": diagnostic.help,
     }

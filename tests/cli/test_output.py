@@ -111,7 +111,8 @@ def test_every_failure_is_one_object_with_every_key(growc, arguments):
     run = growc(*arguments)
     assert run.err == ""
     error = run.json["error"]
-    assert set(error) == {"code", "message", "file", "line", "column", "notes", "help"}
+    place = {"file", "line", "column", "end_line", "end_column"}
+    assert set(error) == {"code", "message", *place, "notes", "help"}
     assert error == run.json["errors"][0]
     assert CODES[error["code"]].status == run.status != 0
 
@@ -119,6 +120,7 @@ def test_every_failure_is_one_object_with_every_key(growc, arguments):
 def test_statements_on_the_command_line_are_lines_of_one_text(growc):
     run = growc("plan", "-e", "untie head", "-e", "widen hiden to 8 with tail copy", "stream.onnx", "--json")
     assert [run.json["error"][key] for key in ("file", "line", "column")] == ["-e", 2, 7]
+    assert [run.json["error"][key] for key in ("end_line", "end_column")] == [2, 12]
 
 
 def test_options_may_stand_anywhere(growc, tmp_path):

@@ -42,6 +42,7 @@ def test_a_mistake_in_a_file_that_is_no_recipe_is_told_without_its_text(tmp_path
     first = error_object(error)["errors"][-1]
     assert first["line"] == 2
     assert first["column"] >= 1
+    assert (first["end_line"], first["end_column"]) == (first["line"], first["column"])
     assert any("r.grow:1:9" in note for note in first["notes"])
 
 

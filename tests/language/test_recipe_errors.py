@@ -82,9 +82,22 @@ def test_json_shows_the_first_error_and_all():
         "file": "option-twice.grow",
         "line": 1,
         "column": 54,
+        "end_line": 1,
+        "end_column": 60,
         "notes": ["option-twice.grow:1:34: the first one"],
         "help": "",
     }
+
+
+def test_the_end_of_an_error_in_json_may_stand_in_another_line():
+    with pytest.raises(GrowError) as caught:
+        load([Source("r.grow", "\ufeffwiden ffn to (8 -\r\n  8) / 0 with tail copy\n")], {})
+    error = error_object(caught.value)["error"]
+    assert [error[key] for key in ("line", "column", "end_line", "end_column")] == [2, 8, 2, 9]
+    with pytest.raises(GrowError) as caught:
+        load([Source("r.grow", "widen ffn to (3 -\r\n  8) with tail copy\n")], {})
+    error = error_object(caught.value)["error"]
+    assert [error[key] for key in ("line", "column", "end_line", "end_column")] == [1, 15, 2, 4]
 
 
 def test_of_several_errors_the_status_is_the_lowest_of_2_and_3():
