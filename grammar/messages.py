@@ -194,6 +194,19 @@ def _shown(text: str) -> str:
     return " ".join(f"{unicodedata.name(c, 'control character').lower()} (U+{ord(c):04X})" for c in text)
 
 
+def folded(expected: Iterable[str]) -> tuple[list[Kind], list[str]]:
+    """Terminals as kinds of thing, and those that are of none; operators only where there is nothing else."""
+    rest = set(expected)
+    kinds = []
+    for kind in KINDS:
+        if kind.terminals <= rest:
+            kinds.append(kind)
+            rest -= kind.terminals
+    if len(kinds) + len(rest) > 1:
+        kinds = [kind for kind in kinds if kind.name != "operator"]
+    return kinds, sorted(rest)
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A token that cannot stand where it stands.
@@ -259,24 +272,12 @@ class Mistake:
     @property
     def kinds(self) -> list[Kind]:
         """The kinds of thing that could stand here; operators only where there is nothing else."""
-        return self._folded[0]
+        return folded(self.expected)[0]
 
     @property
     def leftover(self) -> list[str]:
         """The terminals that could stand here and are of none of these kinds."""
-        return self._folded[1]
-
-    @property
-    def _folded(self) -> tuple[list[Kind], list[str]]:
-        rest = set(self.expected)
-        kinds = []
-        for kind in KINDS:
-            if kind.terminals <= rest:
-                kinds.append(kind)
-                rest -= kind.terminals
-        if len(kinds) + len(rest) > 1:
-            kinds = [kind for kind in kinds if kind.name != "operator"]
-        return kinds, sorted(rest)
+        return folded(self.expected)[1]
 
     @property
     def near(self) -> str | None:

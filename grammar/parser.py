@@ -117,6 +117,12 @@ def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[A
         blamed, mended[taken : taken + 1] = token, mistake.repair() or [token]
 
 
+def expected_behind(tokens: Sequence[Token]) -> frozenset[str]:
+    """The terminals that may follow the beginning of a line; none where the tokens begin no line."""
+    parser, taken, _ = _fed(tokens, "line")
+    return frozenset(parser.accepts() if taken == len(tokens) else ())
+
+
 def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, Any]:
     """A parser behind the tokens that it takes, how many these are, and the tree where they are all."""
     parser, tree = grammar().parse_interactive(start=start), None

@@ -7,7 +7,7 @@ with) and at `}`; so a mistake is confined to its line, and everything else is j
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from lark import Token
 
@@ -45,6 +45,17 @@ def read_expression(source: Source, start: int = 0) -> tuple[Expr | None, list[D
     """The expression that a text consists of from `start` on, and everything that is wrong with it."""
     tokens = tokenize(" " * start + source.text[start:])
     return parse_tokens(source, [token for token in tokens if token.type != "NEWLINE"], "expression")
+
+
+def line_before(source: Source, offset: int) -> list[Token] | None:
+    """The tokens of the line that an offset stands in, up to there; None inside of a comment."""
+    tokens = tokenize(source.text[:offset])
+    if tokens and tokens[-1].type == "COMMENT":
+        return None
+    reader = _LineReader(source)
+    for token, following in pairwise([*tokens, Token("NAME", "")]):
+        reader.take(token, following)
+    return reader.line
 
 
 @dataclass
@@ -194,3 +205,13 @@ class _Reader:
             message = f"there are more than {MAX_MISTAKES:,} mistakes: the rest of the text is not read"
             self.diagnostics[MAX_MISTAKES:] = [Diagnostic("G107", message, span)]
             raise _EnoughError
+
+
+class _LineReader(_Reader):
+    """Only tells lines apart."""
+
+    def add_line(self, line: list[Token], brackets: list[Token]) -> None:
+        pass
+
+    def end_block(self, brace: Token) -> None:
+        self.breaks = 0

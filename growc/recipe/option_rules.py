@@ -59,12 +59,14 @@ class Options:
 class OptionRule(Word):
     """What an option says, and where it can stand.
 
-    about: a statement has one option about one thing. needs: what the fill must make: copies only, or copies
-    that share what reads them. unequal: it gives copies different shares. silent: it leaves new copies none.
-    axes: the named axes that it has a meaning on, if not all. in_match: the axes that take it from a `match`,
-    if others. value: what it takes, which is at least `least`, and the same for every model if `fixed`.
+    meaning: what an editor says of it. about: a statement has one option about one thing. needs: what the
+    fill must make: copies only, or copies that share what reads them. unequal: it gives copies different
+    shares. silent: it leaves new copies none. axes: the named axes that it has a meaning on, if not all.
+    in_match: the axes that take it from a `match`, if others. value: what it takes, which is at least
+    `least`, and the same for every model if `fixed`.
     """
 
+    meaning: str
     about: str
     effect: Callable[[Options, Option], Options]
     needs: Literal["", "copies", "shares"] = ""
@@ -86,15 +88,49 @@ def _rescaled(where: Rescaling) -> Callable[[Options, Option], Options]:
 
 
 _GROWING = (
-    OptionRule("split equal", "split", lambda said, option: said, "shares"),
     OptionRule(
-        "split random", "split", lambda said, option: replace(said, split_random=True), "shares", unequal=True
+        "split equal",
+        "the copies of a unit have equal shares in what reads it (the default)",
+        "split",
+        lambda said, option: said,
+        "shares",
     ),
-    OptionRule("noise S", "noise", _noise("new"), value="a noise"),
-    OptionRule("noise S on copies", "noise", _noise("on copies"), "shares", unequal=True, value="a noise"),
-    OptionRule("noise S balanced", "noise", _noise("balanced"), "shares", unequal=True, value="a noise"),
+    OptionRule(
+        "split random",
+        "the shares of a unit's copies are drawn; they sum to one, so that the function is kept",
+        "split",
+        lambda said, option: replace(said, split_random=True),
+        "shares",
+        unequal=True,
+    ),
+    OptionRule(
+        "noise S",
+        "Gaussian noise, S times the source tensor's std, on the rows and columns of new units; not exact",
+        "noise",
+        _noise("new"),
+        value="a noise",
+    ),
+    OptionRule(
+        "noise S on copies",
+        "noise on the reading columns of every unit that has copies, the original included; not exact",
+        "noise",
+        _noise("on copies"),
+        "shares",
+        unequal=True,
+        value="a noise",
+    ),
+    OptionRule(
+        "noise S balanced",
+        "noise on the reading columns of copies that sums to nothing for each unit; exact",
+        "noise",
+        _noise("balanced"),
+        "shares",
+        unequal=True,
+        value="a noise",
+    ),
     OptionRule(
         "with zero outputs",
+        "what reads the new units is zero, whatever the fill; exact",
         "zero outputs",
         lambda said, option: replace(said, zero_outputs=True),
         silent=True,
@@ -102,6 +138,7 @@ _GROWING = (
     ),
     OptionRule(
         "from next layer",
+        "what makes new units comes from the layer above (AKI)",
         "next layer",
         lambda said, option: replace(said, next_layer=True),
         "copies",
@@ -109,22 +146,46 @@ _GROWING = (
     ),
     OptionRule(
         "in blocks of EXPR",
+        "units are runs of so many channels",
         "blocks",
         lambda said, option: replace(said, block=option.expr),
         in_match=("hidden",),
         value="a block",
         least=1,
     ),
-    OptionRule("plain", "plain", lambda said, option: replace(said, plain=True), "copies"),
     OptionRule(
-        "seed N", "seed", lambda said, option: replace(said, seed=option.expr), value="a seed", fixed=True
+        "plain",
+        "copies in front of RMSNorms are not weighted, as the papers print them; not exact",
+        "plain",
+        lambda said, option: replace(said, plain=True),
+        "copies",
+    ),
+    OptionRule(
+        "seed N",
+        "what the draws of the statement begin with (0 without it)",
+        "seed",
+        lambda said, option: replace(said, seed=option.expr),
+        value="a seed",
+        fixed=True,
     ),
 )
 
 _SHRINKING = (
-    OptionRule("rescaled", "rescaling", _rescaled("readers"), axes=RESCALED),
-    OptionRule("rescaled in norms", "rescaling", _rescaled("norms"), axes=RESCALED),
-    OptionRule("unscaled", "rescaling", _rescaled("nowhere")),
+    OptionRule(
+        "rescaled",
+        "what reads the axis is multiplied by sqrt(d/d'), where d becomes d' (the default)",
+        "rescaling",
+        _rescaled("readers"),
+        axes=RESCALED,
+    ),
+    OptionRule(
+        "rescaled in norms",
+        "sqrt(d/d') goes into the gains of the norms in front of what reads the axis",
+        "rescaling",
+        _rescaled("norms"),
+        axes=RESCALED,
+    ),
+    OptionRule("unscaled", "no weight is multiplied by anything", "rescaling", _rescaled("nowhere")),
 )
 
 GROWING = {rule.name: rule for rule in _GROWING}

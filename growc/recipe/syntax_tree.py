@@ -12,19 +12,21 @@ from typing import Literal
 
 from growc.recipe.expression import Expr, Name, Node, TensorAxis
 
-ROLES = (
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "ffn",
-    "layers",
-    "vocab",
-    "positions",
-    "experts",
-    "channels",
-)
-"""The axes that have a name of their own, whatever the architecture."""
+AXES = {
+    "hidden": "the residual stream",
+    "heads": "the heads of attention that make queries",
+    "kv_heads": "the heads that make keys and values; equal to `heads` where there are no groups",
+    "head_dim": "the units of one head",
+    "ffn": "the inner units of feed-forward networks",
+    "layers": "the equal parts of a stream, one behind the other",
+    "vocab": "the tokens that the model knows",
+    "positions": "the places that a token can stand in",
+    "experts": "the networks that a router chooses from",
+    "channels": "the channels of convolutions that are not tied to inputs or outputs",
+}
+"""The axes that have a name of their own, whatever the architecture, and what each of them is."""
+
+ROLES = tuple(AXES)
 
 
 # Axes and scopes ------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ class Measure(Node):
 @dataclass(frozen=True)
 class Match(Node):
     """`match "FILE" with FILL [OPTION…] [layers by ORDER [with FILL] [with zero outputs]]
-    [smaller by RANKING]`.
+    [smaller by RANKING]`: the sizes of another model, or of a config.json.
     """
 
     file: Text

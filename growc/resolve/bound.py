@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from growc.errors.source import Source
+from growc.errors.source import Source, Span
 from growc.recipe.expression import Expr
 from growc.recipe.syntax_tree import Scope, Statement
 
@@ -28,9 +28,11 @@ class Bound:
 class Resolved:
     """All that a recipe says, in order.
 
-    parameters: every `let`, with the value that it has here; included: the recipes that were read.
+    parameters: every `let`, with the value that it has here; included: the recipes that were read; defined:
+        where the name of each `let` stands.
     """
 
     statements: tuple[Bound, ...]
     parameters: Mapping[str, Expr] = field(default_factory=dict)
     included: tuple[Source, ...] = ()
+    defined: Mapping[str, Span] = field(default_factory=dict)

@@ -6,6 +6,7 @@ What can only be judged with a model is left to the passes.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -91,12 +92,31 @@ def load(sources: Sequence[Source], params: Mapping[str, str], read: Read = read
 
     `read` reads included recipes. Raises GrowError with everything that is wrong without looking at a model.
     """
+    resolved, problems = resolve(sources, params, read)
+    if problems:
+        raise GrowError(*problems)
+    return resolved
+
+
+def resolve(
+    sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file
+) -> tuple[Resolved, list[Diagnostic]]:
+    """As `load`: what texts say, as far as it can be made out, and everything that is wrong with it."""
     from growc.grammar import read as read_text
 
     resolver = _Resolver(sources, params, read)
     parts = [read_text(source) for source in sources]
     resolver.report(*(problem for _, problems in parts for problem in problems))
-    return resolver.run([recipe for recipe, _ in parts])
+    return resolver.run([recipe for recipe, _ in parts]), resolver.in_order()
+
+
+def included_at(span: Span) -> str:
+    """The note of a problem in a recipe that is included at a place."""
+    return f"included at {span}"
+
+
+class _TooManyError(Exception):
+    """There are more statements than are read."""
 
 
 class _Resolver:
@@ -110,7 +130,7 @@ class _Resolver:
         self.values: dict[str, Expr] = {}
         self.included: list[Source] = []
         self.chain: list[Span] = []
-        self.complete = True  # whether every included recipe could be read
+        self.complete = True  # whether all was read, every included recipe too
         self.moment = 1  # the number of the next statement
         self.measured = False
         self.count = 0  # of statements
@@ -119,15 +139,14 @@ class _Resolver:
     def run(self, recipes: Sequence[Recipe]) -> Resolved:
         self.given = {name: self.parameter(name, source) for name, source in self.params.items()}
         lets: dict[str, Expr] = {}
-        for recipe in recipes:
-            self.body(recipe.body, (), lets)
+        with contextlib.suppress(_TooManyError):
+            for recipe in recipes:
+                self.body(recipe.body, (), lets)
         for name, source in self.params.items():
             if name not in self.defined and self.complete:
                 self.unknown_parameter(name, source)
         statements = tuple(_settled(bound, self.moment) for bound in self.statements)
-        if self.problems:
-            raise GrowError(*self.in_order())
-        return Resolved(statements, self.values, tuple(self.included))
+        return Resolved(statements, self.values, tuple(self.included), self.defined)
 
     def in_order(self) -> list[Diagnostic]:
         """The problems as one reads: file by file, from the top; those of `-p` last."""
@@ -142,7 +161,7 @@ class _Resolver:
         """Report problems in what is being read, each once, with the way that the includes led to it."""
         if not problems:
             return
-        way = tuple(f"included at {span}" for span in reversed(self.chain))
+        way = tuple(map(included_at, reversed(self.chain)))
         found = [replace(p, notes=p.notes + way) for p in map(concealed, problems)]
         self.problems += (problem for problem in found if problem not in self.problems)
 
@@ -229,13 +248,14 @@ class _Resolver:
                     self.statement(item, scopes, lets)
 
     def counted(self, item: Item) -> None:
-        """Raises GrowError (G107) where there are too many statements."""
+        """Reads no further where there are too many statements."""
         self.count += not isinstance(item, Comment | Blank)
         if problem := beyond(
             "statements", "with what it includes, a recipe has", self.count, item.span, "G107"
         ):
             self.report(problem)
-            raise GrowError(*self.in_order())
+            self.complete = False
+            raise _TooManyError
 
     def let(self, let: Let, lets: dict[str, Expr]) -> None:
         if let.name in self.defined:

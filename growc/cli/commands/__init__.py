@@ -8,10 +8,12 @@ from growc.cli.commands.completion import COMPLETION
 from growc.cli.commands.explain import EXPLAIN
 from growc.cli.commands.fmt import FMT
 from growc.cli.commands.inspect import INSPECT
+from growc.cli.commands.lsp import LSP
 from growc.cli.commands.measure import MEASURE
 from growc.cli.commands.plan import PLAN
 from growc.cli.commands.verify import VERIFY
 
 COMMANDS: dict[str, Command] = {
     one.name: one for one in (APPLY, PLAN, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, CLEAN, COMPLETION)
+    one.name: one for one in (APPLY, PLAN, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, LSP, CLEAN)
 }

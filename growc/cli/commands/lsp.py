@@ -1,0 +1,40 @@
+"""`growc lsp`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from importlib.util import find_spec
+
+from growc.cli.command import Command
+from growc.errors.diagnostic import wrong
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("--stdio", action="store_true", help="what editors say; there is no other way")
+
+
+def run(options: Namespace) -> int:
+    """Serve an editor until it goes away."""
+    if find_spec("pygls") is None:
+        raise wrong("the language server needs pygls, which is not installed", "install `growc[editor]`")
+    if sys.stdin.isatty():
+        remedy = "docs/editor.md says how editors are told of it"
+        raise wrong("`growc lsp` is for an editor, which speaks with it over a pipe", remedy)
+    from growc.editor.server import serve
+
+    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that nothing else is printed between messages
+    return serve(sys.stdin.buffer, own)
+
+
+LSP = Command(
+    name="lsp",
+    usage="[--stdio]",
+    purpose="Serve an editor: the language server of recipes, on standard input and output.",
+    arguments=arguments,
+    run=run,
+    examples=("lsp",),
+)

@@ -1,0 +1,119 @@
+"""What may stand where one writes: the words that the grammar itself takes there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lsprotocol.types import CompletionItemKind
+
+from growc.editor import meanings
+from growc.editor.reading import Reading
+from growc.errors.source import Source
+from growc.grammar.messages import FORMS, Kind, folded
+from growc.grammar.parser import expected_behind, keywords
+from growc.grammar.reader import line_before
+from growc.recipe.syntax_tree import ROLES
+from growc.recipe.words import FILE, HOLES
+
+WORD = re.compile(r"\w*\Z")
+PLACEHOLDER = re.compile(r'"?[A-Z]+"?')
+"""What a spelling has in the place of what one writes."""
+
+GLOBS = ("OF", "IN")
+"""Words in front of strings that are no paths."""
+
+MANY = 500
+"""Names of files in a folder that are offered."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One thing that may stand there: its words, what kind of thing it is, and what it means."""
+
+    text: str
+    kind: CompletionItemKind = CompletionItemKind.Keyword
+    detail: str = ""
+    meaning: str = ""
+
+    @property
+    def snippet(self) -> str:
+        """The words, with a stop at everything that is still to be written."""
+        parts, stops = [], 0
+        for word in self.text.split(" "):
+            if PLACEHOLDER.fullmatch(word):
+                stops += 1
+                inner = word.strip('"')
+                parts.append(word.replace(inner, f"${{{stops}:{inner}}}"))
+            else:
+                parts.append(word.replace("$", r"\$").replace("}", r"\}"))
+        return " ".join(parts)
+
+
+def started(source: Source, offset: int) -> int:
+    """Where the word begins that is written at an offset, or the last part of a path in a string."""
+    line = line_before(source, offset)
+    if line and line[-1].type == "OPEN_STRING":
+        begin = (line[-1].start_pos or 0) + 1
+        return begin + source.text[begin:offset].rfind("/") + 1
+    found = WORD.search(source.text, 0, offset)
+    return found.start() if found else offset
+
+
+def choices(reading: Reading, offset: int) -> list[Choice]:
+    """Everything that may stand at an offset, where its word or path begins (`started`)."""
+    line = line_before(reading.source, offset)
+    if line is None:
+        return []
+    if line and line[-1].type == "OPEN_STRING":
+        if "STRING" not in expected_behind(line[:-1]) or line[-2].type in GLOBS:
+            return []
+        opened = (line[-1].start_pos or 0) + 1
+        only = ".grow" if line[0].type == "INCLUDE" else ""
+        return list(_files(reading.source.folder, reading.source.text[opened:offset], only))
+    expected = expected_behind(line)
+    kinds, rest = folded(expected)
+    verb = str(line[0]) if line else ""
+    found = [choice for kind in kinds for choice in _of_kind(kind)]
+    if "ROLE" in expected:
+        roles = [role for role in ROLES if role != "layers" or "LAYERS" in expected]
+        found += [Choice(r, CompletionItemKind.Variable, "axis", meanings.of_axis(r)) for r in roles]
+    if {"NAME", "INT"} <= expected:  # an expression
+        values = reading.resolved.parameters
+        found += [
+            Choice(name, CompletionItemKind.Constant, "let", meanings.of_let(name, values))
+            for name in reading.lets(offset)
+        ]
+        found += [Choice(f"{keywords()[name]}(A, B)") for name in ("MIN", "MAX")]
+    words = [keywords().get(name, "") for name in rest]
+    found += [Choice(word, detail=verb) for word in words if word.isalpha()]
+    return list({choice.text: choice for choice in found}.values())
+
+
+def _of_kind(kind: Kind) -> Iterator[Choice]:
+    for text in kind.choices:
+        if text in FORMS:
+            yield Choice(text, CompletionItemKind.Keyword, FORMS[text], meanings.of_verb(text))
+        elif kind.name in meanings.TABLES:
+            name = " ".join(word for word in text.split() if word not in HOLES)
+            meaning = meanings.of_word(kind.name, name)
+            yield Choice(text, CompletionItemKind.EnumMember, kind.name, meaning)
+        elif text[0].islower() and text not in ROLES:
+            yield Choice(text, CompletionItemKind.Keyword, kind.name)
+
+
+def _files(folder: Path, begun: str, ending: str) -> Iterator[Choice]:
+    """The folders, and the files with an ending, that a path which is begun may lead to."""
+    try:
+        entries = sorted(Path(folder, begun.rpartition("/")[0]).iterdir())[:MANY]
+    except (OSError, ValueError):
+        return
+    for entry in entries:
+        if entry.name.startswith(".") or FILE[0] in entry.name or not entry.name.isprintable():
+            continue
+        if entry.is_dir():
+            yield Choice(f"{entry.name}/", CompletionItemKind.Folder)
+        elif entry.name.endswith(ending):
+            yield Choice(entry.name, CompletionItemKind.File)

@@ -1,0 +1,96 @@
+"""A recipe that is open in an editor: its text, and all that growc reads in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from growc.errors.diagnostic import Diagnostic
+from growc.errors.source import Source
+from growc.grammar.reader import read
+from growc.recipe.expression import Node, parts_of
+from growc.recipe.syntax_tree import Include, Item, Let, Recipe, Scoped
+from growc.resolve.bound import Resolved
+from growc.resolve.resolve import read_file, resolve
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read of a recipe, each thing once, when it is asked for.
+
+    other: the text of an included recipe by its path; an editor gives what is open in it.
+    """
+
+    source: Source
+    other: Callable[[Path], str] = field(default=read_file, compare=False)
+
+    @cached_property
+    def _resolved(self) -> tuple[Resolved, list[Diagnostic]]:
+        return resolve([self.source], {}, self.other)
+
+    @property
+    def resolved(self) -> Resolved:
+        """What the recipe says, as far as it can be made out."""
+        return self._resolved[0]
+
+    @property
+    def problems(self) -> Sequence[Diagnostic]:
+        """All that is wrong with it, and with what it includes."""
+        return self._resolved[1]
+
+    @cached_property
+    def _read(self) -> tuple[Recipe, list[Diagnostic]]:
+        return read(self.source)
+
+    @property
+    def recipe(self) -> Recipe:
+        """Its statements as they are written."""
+        return self._read[0]
+
+    @property
+    def mistakes(self) -> Sequence[Diagnostic]:
+        """What is wrong with its text alone."""
+        return self._read[1]
+
+    @property
+    def items(self) -> Iterator[Item]:
+        """Every statement, scope and comment, in the order of reading."""
+        return _items(self.recipe.body)
+
+    @property
+    def includes(self) -> Iterator[Include]:
+        """The recipes that it names."""
+        return (item for item in self.items if isinstance(item, Include))
+
+    def around(self, offset: int) -> list[Node]:
+        """The nodes that an offset lies in or stands behind, the outermost first."""
+        found = []
+        for item in self.recipe.body:
+            for part in parts_of(item):
+                if isinstance(part, Node) and part.span.start <= offset <= part.span.end:
+                    found.append(part)
+        return found
+
+    def lets(self, offset: int) -> list[str]:
+        """The names that are known at an offset."""
+        known = _lets(self.recipe.body, offset)
+        behind = any(include.span.end <= offset for include in self.includes)
+        defined = self.resolved.defined.items()
+        return [*known, *(name for name, span in defined if behind and span.source is not self.source)]
+
+
+def _items(body: Sequence[Item]) -> Iterator[Item]:
+    for item in body:
+        yield item
+        if isinstance(item, Scoped):
+            yield from _items(item.body)
+
+
+def _lets(body: Sequence[Item], offset: int) -> Iterator[str]:
+    for item in body:
+        if isinstance(item, Let) and item.span.end < offset:
+            yield item.name
+        elif isinstance(item, Scoped) and item.span.start <= offset < item.span.end:
+            yield from _lets(item.body, offset)
