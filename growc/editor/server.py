@@ -21,6 +21,7 @@ from growc.editor.hover import definition, hover
 from growc.editor.models import Sizes, model_of
 from growc.editor.positions import Positions
 from growc.editor.reading import Reading
+from growc.errors.diagnostic import Attempt
 from growc.errors.source import Source, Span
 from growc.grammar.printer import format_recipe
 from growc.resolve.resolve import read_file
@@ -84,10 +85,14 @@ class Editor:
         reading = self.reading(uri)
         if document is None or reading is None:
             return
-        found = diagnostics(reading, self.encoding, address)
-        self.server.text_document_publish_diagnostics(
-            types.PublishDiagnosticsParams(uri, found, document.version)
-        )
+        with (wall := Attempt()):
+            found = diagnostics(reading, self.encoding, address)
+            published = types.PublishDiagnosticsParams(uri, found, document.version)
+            self.server.text_document_publish_diagnostics(published)
+        if wall.error:
+            message = f"this is a bug in growc ({type(wall.error).__name__}): the recipe was not checked"
+            told = types.ShowMessageParams(types.MessageType.Error, message)
+            self.server.window_show_message(told)
 
     def prepare(self, uri: str) -> None:
         """Begin to read the model that a recipe names."""

@@ -18,7 +18,7 @@ def textmate() -> str:
     verbs = [*FORMS]
     functions = [keywords()[name] for name in ("MIN", "MAX")]
     words = sorted(names - {*verbs, *functions, *ROLES})
-    patterns = [
+    patterns: list[Json] = [
         _match("comment.line.number-sign.grow", r"#[^\r\n]*"),
         _match("string.quoted.double.grow", _pattern("STRING")),
         _match("invalid.illegal.unclosed.grow", _pattern("OPEN_STRING")),
@@ -38,11 +38,10 @@ def textmate() -> str:
         _match("variable.other.grow", _pattern("NAME")),
     ]
     data: dict[str, Json] = {
-        "$schema": "https://raw.githubusercontent.com/martinring/tmlanguage/master/tmlanguage.json",
         "name": "grow",
         "scopeName": "source.grow",
         "fileTypes": ["grow"],
-        "patterns": [*patterns],
+        "patterns": patterns,
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 

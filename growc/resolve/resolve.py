@@ -318,7 +318,8 @@ class _Resolver:
         except UnicodeDecodeError:
             problem = "is not text in UTF-8"
         except ValueError:
-            problem = "is no path: there is a zero byte in it"
+            why = ": there is a zero byte in it" if "\0" in str(path) else ""
+            problem = f"is no path{why}"
         except OSError as error:
             problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
         else:
