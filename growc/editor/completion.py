@@ -84,7 +84,7 @@ def choices(reading: Reading, offset: int) -> list[Choice]:
         values = reading.resolved.parameters
         found += [
             Choice(name, CompletionItemKind.Constant, "let", meanings.of_let(name, values))
-            for name in reading.lets(offset)
+            for name in reading.lets(line[0].start_pos or 0)
         ]
         found += [Choice(f"{keywords()[name]}(A, B)") for name in ("MIN", "MAX")]
     words = [keywords().get(name, "") for name in rest]

@@ -8,7 +8,7 @@ from growc.editor.reading import Reading
 from growc.errors.printable import printable
 from growc.errors.source import Source, Span
 from growc.grammar.messages import FORMS
-from growc.grammar.parser import tokenize
+from growc.grammar.parser import keywords, tokenize
 from growc.recipe.expression import Name
 from growc.recipe.syntax_tree import AXES, Comment, NamedAxis, Statement, Text
 
@@ -59,11 +59,10 @@ def _start(source: Source) -> Span:
 
 def word_at(source: Source, offset: int) -> Span | None:
     """The word that an offset lies in or stands behind, as the language parts words."""
-    found = None
-    for token in tokenize(source.text):
-        start, end = token.start_pos or 0, token.end_pos or 0
-        if start > offset:
-            break
-        if offset <= end and token.type not in ("COMMENT", "STRING", "OPEN_STRING") and token[:1].isalpha():
+    line, column = source.position(offset)
+    first, found = offset - column + 1, None
+    for token in tokenize(source.line(line)):
+        start, end = first + (token.start_pos or 0), first + (token.end_pos or 0)
+        if start <= offset <= end and (token.type in ("NAME", "ROLE") or token in keywords().values()):
             found = Span(source, start, end)
     return found

@@ -84,7 +84,7 @@ def of_node(node: object, statement: object) -> str:
             rc.RoleScope() | rc.LayerScope() | rc.GlobScope() | rc.Parameters() | rc.Exact() | rc.Preserved()
         ):
             return of_statement(type(node))
-    return ""
+    return of_statement(type(node)) if isinstance(node, rc.Statement) else ""
 
 
 def of_let(name: str, values: Mapping[str, Expr]) -> str:

@@ -74,7 +74,7 @@ class Reading:
         return found
 
     def lets(self, offset: int) -> list[str]:
-        """The names that are known at an offset."""
+        """The names that are known where a line begins."""
         known = _lets(self.recipe.body, offset)
         behind = any(include.span.end <= offset for include in self.includes)
         defined = self.resolved.defined.items()
@@ -90,7 +90,7 @@ def _items(body: Sequence[Item]) -> Iterator[Item]:
 
 def _lets(body: Sequence[Item], offset: int) -> Iterator[str]:
     for item in body:
-        if isinstance(item, Let) and item.span.end < offset:
+        if isinstance(item, Let) and item.span.end <= offset:
             yield item.name
         elif isinstance(item, Scoped) and item.span.start <= offset < item.span.end:
             yield from _lets(item.body, offset)

@@ -7,11 +7,15 @@ whoever types fast is not followed key by key.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO
 
 from lsprotocol import types
+from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
 from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path
 
@@ -25,6 +29,7 @@ from growc.errors.diagnostic import Attempt
 from growc.errors.source import Source, Span
 from growc.grammar.printer import format_recipe
 from growc.resolve.resolve import read_file
+from growc.system.limits import most
 from growc.version import __version__
 
 PAUSE = 0.01
@@ -47,8 +52,8 @@ class Editor:
 
     def reading(self, uri: str) -> Reading | None:
         """What is read of a recipe that is open; None where it is not."""
-        document = self.server.workspace.text_documents.get(uri)
-        if document is None:
+        document = self.server.workspace.get_text_document(uri)
+        if document.version is None:  # pygls would read the file
             return None
         text, known = document.source, self.readings.get(uri)
         if known is None or known.source.text != text:
@@ -57,8 +62,8 @@ class Editor:
 
     def text_at(self, path: Path) -> str:
         """The text of an included recipe: as it is open, else as it is stored."""
-        for uri, document in self.server.workspace.text_documents.items():
-            if os.path.normpath(name_of(uri)) == os.path.normpath(path):
+        for document in self.server.workspace.text_documents.values():
+            if os.path.normpath(name_of(document.uri)) == os.path.normpath(path):
                 return str(document.source)
         return read_file(path)
 
@@ -81,13 +86,12 @@ class Editor:
     def check(self, uri: str) -> None:
         """Tell the editor what is wrong with a recipe."""
         self.waiting.pop(uri, None)
-        document = self.server.workspace.text_documents.get(uri)
-        reading = self.reading(uri)
-        if document is None or reading is None:
+        if (reading := self.reading(uri)) is None:
             return
+        version = self.server.workspace.get_text_document(uri).version
         with (wall := Attempt()):
             found = diagnostics(reading, self.encoding, address)
-            published = types.PublishDiagnosticsParams(uri, found, document.version)
+            published = types.PublishDiagnosticsParams(uri, found, version)
             self.server.text_document_publish_diagnostics(published)
         if wall.error:
             message = f"this is a bug in growc ({type(wall.error).__name__}): the recipe was not checked"
@@ -110,7 +114,7 @@ class Editor:
     ) -> tuple[Reading, Positions, int] | None:
         """The recipe that is asked about, and the offset in it."""
         reading = self.reading(document.uri)
-        if reading is None:
+        if reading is None or len(reading.source.text) > most("recipe_bytes"):
             return None
         places = Positions(reading.source.text, self.encoding)
         return reading, places, places.offset(position)
@@ -225,11 +229,16 @@ def server() -> tuple[LanguageServer, Editor]:
     return made, editor
 
 
-def serve(stdin: BinaryIO, stdout: BinaryIO) -> int:
-    """Serve an editor on two streams until it goes away; gives the exit status."""
+def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
+    """Serve an editor on two streams until it goes away. Where a signal interrupts that, a thread that waits
+    for the editor is left behind.
+    """
     made, editor = server()
+    made.protocol.set_writer(StdoutWriter(stdout))
+    reader = StdinAsyncReader(stdin, ThreadPoolExecutor(1))
+    failed = made.report_server_error
     try:
-        made.start_io(stdin, stdout)
+        with contextlib.suppress(BrokenPipeError, SystemExit):  # the editor is gone, or says `exit`
+            asyncio.run(run_async(threading.Event(), reader, made.protocol, error_handler=failed))
     finally:
         editor.sizes.close()
-    return 0

@@ -124,7 +124,7 @@ class _Resolver:
         self.sources, self.read = sources, read
         self.params = {name: Source("-p", f"{name}={text}") for name, text in params.items()}
         self.given: dict[str, Expr | None] = {}
-        self.problems: list[Diagnostic] = []
+        self.problems: dict[Diagnostic, None] = {}
         self.statements: list[Bound] = []
         self.defined: dict[str, Span] = {}
         self.values: dict[str, Expr] = {}
@@ -162,8 +162,8 @@ class _Resolver:
         if not problems:
             return
         way = tuple(map(included_at, reversed(self.chain)))
-        found = [replace(p, notes=p.notes + way) for p in map(concealed, problems)]
-        self.problems += (problem for problem in found if problem not in self.problems)
+        found = (replace(p, notes=p.notes + way) for p in map(concealed, problems))
+        self.problems.update(dict.fromkeys(found))
 
     # Names and values
 
@@ -171,7 +171,7 @@ class _Resolver:
         from growc.grammar import read_expression
 
         expr, problems = read_expression(source, len(name) + 1)
-        self.problems += problems
+        self.problems.update(dict.fromkeys(problems))
         return expr
 
     def unknown_parameter(self, name: str, source: Source) -> None:
@@ -180,9 +180,8 @@ class _Resolver:
         message = f"the recipe has no `let {name}`"
         notes = (f"its parameters are {have}" if have else "it has no parameters",)
         remedy = f"did you mean `{near}`?" if near else ""
-        self.problems.append(
-            Diagnostic("G203", message, Span(source, 0, len(name)), notes=notes, help=remedy)
-        )
+        problem = Diagnostic("G203", message, Span(source, 0, len(name)), notes=notes, help=remedy)
+        self.problems[problem] = None
 
     def value(self, expr: Expr, lets: Mapping[str, Expr], moment: int | None = None) -> Expr:
         """The expression with values in the place of names, and axes as they are at a moment.

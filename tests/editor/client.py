@@ -98,9 +98,7 @@ class Client:
         """Give a recipe another text."""
         self.versions[uri] += 1
         document = {"uri": uri, "version": self.versions[uri]}
-        self.tell(
-            "textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]}
-        )
+        self.tell("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
 
     def diagnostics(self, uri: str) -> list[dict[str, Any]]:
         """What is wrong with a recipe as it is now."""

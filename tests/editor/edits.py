@@ -1,6 +1,6 @@
 """Random edits of recipes in an editor: the server lives, and says in the end what a fresh look says.
 
-    PYTHONPATH=tests/editor python tests/editor/edits.py [--edits 10000] [--seed 0]
+PYTHONPATH=tests/editor python tests/editor/edits.py [--edits 10000] [--seed 0]
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         compared = run(options.edits, options.seed, Path(folder).resolve())
     seconds = time.perf_counter() - begun
-    print(f"{options.edits:,} edits, no crash; diagnostics equal to fresh ones {compared} times; {seconds:.0f} s")
+    print(
+        f"{options.edits:,} edits, no crash; diagnostics equal to fresh ones {compared} times; {seconds:.0f} s"
+    )
 
 
 if __name__ == "__main__":

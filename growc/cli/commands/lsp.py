@@ -8,6 +8,8 @@ from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
 from growc.cli.command import Command
+from growc.cli.process import end_at_once
+from growc.cli.several import INTERRUPTED
 from growc.errors.diagnostic import wrong
 
 
@@ -27,7 +29,11 @@ def run(options: Namespace) -> int:
 
     own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that nothing else is printed between messages
-    return serve(sys.stdin.buffer, own)
+    try:
+        serve(sys.stdin.buffer, own)
+    except KeyboardInterrupt:
+        end_at_once(INTERRUPTED)
+    return 0
 
 
 LSP = Command(
