@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage agreement cov soak cluster hostile faults fuzz corpus libraries bench models fmt clean
+.PHONY: demo examples plans test check zoo coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -71,6 +71,10 @@ faults: .venv/dev.stamp
 
 fuzz: .venv/dev.stamp
 	$(BIN)/python tests/fuzz/fuzz.py --corpus --json docs/fuzz.json
+
+editor: .venv/dev.stamp
+	PYTHONPATH=tests/editor $(BIN)/python tests/editor/edits.py --edits 10000
+	PYTHONPATH=tests/editor $(BIN)/python benchmarks/editor.py --json docs/editor.json
 
 corpus: zoo
 	$(BIN)/python tests/corpus/corpus.py build/zoo --jobs 2

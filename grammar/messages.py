@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -161,31 +161,31 @@ def listed(words: Iterable[str], last: str = "or") -> str:
     return f"{', '.join(rest)} {last} {final}" if rest else final
 
 
-def malformed(source: Source, token: Token) -> Diagnostic | None:
+def malformed(source: Source, token: Token) -> Iterator[Diagnostic]:
     """What is wrong with a token in itself, wherever it stands."""
-    span = at(source, token)
     match token.type:
         case "STRAY":
             instead = "".join(LOOKALIKES.get(character, "") for character in token)
             remedy = f"write `{instead}`" if instead.strip() else "write a space" if instead else ""
             remedy = remedy or REMEDIES.get(token[0], "")
-            return Diagnostic("G101", f"unexpected {_shown(token)}", span, help=remedy)
+            yield Diagnostic("G101", f"unexpected {_shown(token)}", at(source, token), help=remedy)
         case "OPEN_STRING":
             remedy = 'end it with `"` on the same line'
-            return Diagnostic("G102", "this string is never closed", span, help=remedy)
+            yield Diagnostic("G102", "this string is never closed", at(source, token), help=remedy)
         case "BAD_NUMBER":
             instead = token.replace("_", "")
             instead = instead[:-1] + instead[-1].upper()
             remedy = f"write `{instead}`" if re.fullmatch(r"[0-9]+(\.[0-9]+)?[KMB]?", instead) else ""
             remedy = remedy or "a number is written like `1024`, `355M` or `0.01`"
-            return Diagnostic("G106", f"`{token}` is not a number", span, help=remedy)
+            yield Diagnostic("G106", f"`{token}` is not a number", at(source, token), help=remedy)
         case "INT" if len(token) > MAX_DIGITS:
-            return Diagnostic("G106", "this number is too large", span, f"more than {MAX_DIGITS} digits")
+            yield Diagnostic(
+                "G106", "this number is too large", at(source, token), f"more than {MAX_DIGITS} digits"
+            )
         case "INT" if parse_integer(token) % 1:
-            return Diagnostic("G106", f"`{token}` is not a whole number", span)
+            yield Diagnostic("G106", f"`{token}` is not a whole number", at(source, token))
         case "FLOAT" if len(token) > 2 * MAX_DIGITS or float(token) > 1e30:
-            return Diagnostic("G106", "this number is too large", span)
-    return None
+            yield Diagnostic("G106", "this number is too large", at(source, token))
 
 
 def _shown(text: str) -> str:

@@ -147,6 +147,5 @@ def _malformed(source: Source, tokens: Sequence[Token]) -> Iterator[Diagnostic]:
             message = f"an expression has at most {MAX_OPERATORS} operators and brackets"
             yield Diagnostic("G107", message, at(source, token), help="give a part of it a name, with `let`")
             return
-        problem = malformed(source, token)
-        if problem and not (token.type == "STRAY" and stray > 1):
-            yield problem
+        if stray < 2 or token.type != "STRAY":
+            yield from malformed(source, token)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from types import UnionType
 from typing import Literal, TypeVar, cast
 
@@ -156,10 +156,12 @@ def names(expr: Expr) -> tuple[Named, ...]:
 def parts_of(node: object) -> Iterator[object]:
     """A node, or several, and everything in it, in the order of reading."""
     yield node
-    for part in node if isinstance(node, tuple) else ():
-        yield from parts_of(part)
-    for part in fields(node) if isinstance(node, Node) else ():
-        yield from parts_of(getattr(node, part.name))
+    if isinstance(node, tuple | Node):
+        for part in node if isinstance(node, tuple) else vars(node).values():
+            if isinstance(part, tuple | Node):
+                yield from parts_of(part)
+            else:
+                yield part
 
 
 def replaced(node: AnyNode, kinds: UnionType, change: Callable[..., object]) -> AnyNode:
@@ -170,7 +172,8 @@ def replaced(node: AnyNode, kinds: UnionType, change: Callable[..., object]) -> 
     elif isinstance(node, tuple):
         made = tuple(replaced(part, kinds, change) for part in node)
     elif isinstance(node, Node):
-        made = replace(node, **{f.name: replaced(getattr(node, f.name), kinds, change) for f in fields(node)})
+        inner = [name for name, part in vars(node).items() if isinstance(part, tuple | Node)]
+        made = replace(node, **{name: replaced(vars(node)[name], kinds, change) for name in inner})
     return cast(AnyNode, made)
 
 

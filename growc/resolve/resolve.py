@@ -209,10 +209,10 @@ class _Resolver:
         if number is not None and abs(number) > MAX_VALUE:
             self.report(Diagnostic("G206", "this number is too large", expr.span))
             return UNKNOWN
-        if len(names(value)) > MAX_NAMES:
+        if len(mentioned := names(value)) > MAX_NAMES:
             self.report(Diagnostic("G107", f"an expression mentions at most {MAX_NAMES} sizes", expr.span))
             return UNKNOWN
-        if UNKNOWN in names(value):
+        if UNKNOWN in mentioned:
             return UNKNOWN
         counts_back = moment is None and number is not None and number < 0 and isinstance(value, Binary)
         return value if number is None or counts_back else Int(number, span=expr.span)

@@ -18,7 +18,7 @@ CAPABILITIES = {"textDocument": {"completion": {"completionItem": {"snippetSuppo
 
 
 class Client:
-    """A server in a process of its own. It is asked and told things by the names of the protocol's methods."""
+    """A server in a process of its own, which is asked and told things by the protocol's methods."""
 
     def __init__(self, capabilities: Mapping[str, Any] | None = None, command: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(

@@ -1,0 +1,89 @@
+"""How soon an editor knows what is wrong: from a change of a recipe of 200 lines to its diagnostics.
+
+    PYTHONPATH=tests/editor python benchmarks/editor.py [--lines 200] [--times 60] [--json docs/editor.json]
+
+An editor's client changes one character in a line, waits for the diagnostics of `growc lsp`, and asks for what
+may stand there and what it means. `read` is reading and resolving alone, in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+
+from client import Client
+
+from growc.errors.source import Source
+from growc.resolve.resolve import resolve
+
+LINES = (
+    "let width{n} = {n} + 700 * 2",
+    "widen hidden to width{n} with tail copy noise 0.01 in blocks of head_dim",
+    "widen ffn to 4 * ffn / 3 with uniform copy split random noise 0.02 balanced seed {n}",
+    "stack layers to 24 by last with zero outputs",
+    "expect hidden == 2 * width{n}",
+    "subclone heads to heads / 2 by magnitude  # the others go",
+    "in layers 0..6 {{ widen ffn to 2 * ffn with zero fill }}",
+    "",
+)
+"""Statements of many kinds; a recipe is these again and again."""
+
+
+def recipe(lines: int, wrong: bool) -> list[str]:
+    """A recipe of so many lines; a `wrong` one has a mistake in every fourth."""
+    made = [LINES[n % len(LINES)].format(n=n // len(LINES)) for n in range(lines)]
+    return [line.replace(" to ", " ot ") if wrong and n % 4 == 1 else line for n, line in enumerate(made)]
+
+
+def measured(times: int, work: Callable[[int], object]) -> dict[str, float]:
+    """Milliseconds of a piece of work: the median, and the 95th of 100."""
+    taken = []
+    for number in range(times):
+        begun = time.perf_counter()
+        work(number)
+        taken.append((time.perf_counter() - begun) * 1e3)
+    return {"median": round(median(taken), 1), "95th": round(quantiles(taken, n=20)[-1], 1)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="How soon an editor knows what is wrong.")
+    parser.add_argument("--lines", type=int, default=200)
+    parser.add_argument("--times", type=int, default=60)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    data: dict[str, object] = {"lines": options.lines, "times": options.times, "unit": "ms"}
+    with tempfile.TemporaryDirectory() as folder, Client() as client:
+        for name, wrong in (("without mistakes", False), ("with mistakes", True)):
+            lines = recipe(options.lines, wrong)
+            uri = client.open(Path(folder, f"{name.split()[0]}.grow"), "\n".join(lines))
+            found = len(client.diagnostics(uri))
+            middle = options.lines // 2 // len(LINES) * len(LINES) + 1
+
+            def typed(number: int, lines: list[str] = lines, uri: str = uri, middle: int = middle) -> None:
+                edited = [*lines[:middle], f"{lines[middle]} seed {number}", *lines[middle + 1 :]]
+                client.change(uri, "\n".join(edited))
+                client.diagnostics(uri)
+
+            def asked(number: int, uri: str = uri, middle: int = middle) -> None:
+                client.at("completion" if number % 2 else "hover", uri, middle, 8)
+
+            source = Source("recipe.grow", "\n".join(lines))
+            data[name] = {
+                "mistakes": found,
+                "diagnostics": measured(options.times, typed),
+                "completion and hover": measured(options.times, asked),
+                "read": measured(options.times, lambda _, source=source: resolve([source], {})),
+            }
+    text = json.dumps(data, indent=1) + "\n"
+    print(text, end="")
+    if options.json:
+        options.json.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
