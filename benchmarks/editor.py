@@ -2,8 +2,9 @@
 
     PYTHONPATH=tests/editor python benchmarks/editor.py [--lines 200] [--times 60] [--json docs/editor.json]
 
-An editor's client changes one character in a line, waits for the diagnostics of `growc lsp`, and asks for what
-may stand there and what it means. `read` is reading and resolving alone, in this process.
+An editor's client changes a line, waits for the diagnostics of `growc lsp`, and asks for what may stand there
+and what it means. `read` is the processor's time for reading and resolving, in this process: a machine that
+does other work as well makes it no longer.
 """
 
 from __future__ import annotations
@@ -40,17 +41,20 @@ def recipe(lines: int, wrong: bool) -> list[str]:
     return [line.replace(" to ", " ot ") if wrong and n % 4 == 1 else line for n, line in enumerate(made)]
 
 
-def measured(times: int, work: Callable[[int], object]) -> dict[str, float]:
+def measured(
+    times: int, work: Callable[[int], object], clock: Callable[[], float] = time.perf_counter
+) -> dict[str, float]:
     """Milliseconds of a piece of work: the median, and the 95th of 100."""
     taken = []
     for number in range(times):
-        begun = time.perf_counter()
+        begun = clock()
         work(number)
-        taken.append((time.perf_counter() - begun) * 1e3)
+        taken.append((clock() - begun) * 1e3)
     return {"median": round(median(taken), 1), "95th": round(quantiles(taken, n=20)[-1], 1)}
 
 
 def main() -> None:
+    """Measure, print, and write."""
     parser = argparse.ArgumentParser(description="How soon an editor knows what is wrong.")
     parser.add_argument("--lines", type=int, default=200)
     parser.add_argument("--times", type=int, default=60)
@@ -77,7 +81,9 @@ def main() -> None:
                 "mistakes": found,
                 "diagnostics": measured(options.times, typed),
                 "completion and hover": measured(options.times, asked),
-                "read": measured(options.times, lambda _, source=source: resolve([source], {})),
+                "read": measured(
+                    options.times, lambda _, source=source: resolve([source], {}), time.process_time
+                ),
             }
     text = json.dumps(data, indent=1) + "\n"
     print(text, end="")
