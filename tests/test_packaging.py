@@ -95,7 +95,10 @@ def test_the_wheel_has_the_mark_of_types_and_the_grammar(tmp_path):
     done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
-        assert {"growc/py.typed", "growc/grammar/grow.lark"} <= set(wheel.namelist())
+        extension = ("package.json", "extension.js", "syntaxes/grow.tmLanguage.json")
+        wanted = {"growc/py.typed", "growc/grammar/grow.lark"}
+        wanted |= {f"growc/editor/vscode/{name}" for name in extension}
+        assert wanted <= set(wheel.namelist())
 
 
 @pytest.mark.parametrize(
