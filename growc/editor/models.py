@@ -45,12 +45,13 @@ State = tuple[tuple[int, int], ...]
 
 
 def state_of(path: Path) -> State | None:
-    """What tells whether a model has changed; None where there is nothing. A folder is its files."""
+    """What tells whether a model has changed; None where there is nothing. A folder is the files in it."""
     try:
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        return tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+        files = [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
+        found = [file.stat() for file in files]
     except (OSError, ValueError):
         return None
+    return tuple((file.st_mtime_ns, file.st_size) for file in found)
 
 
 @dataclass

@@ -17,7 +17,9 @@ from graphs import STREAM, save
 
 from growc import grammar
 from growc.cli.main import main
+from growc.editor import meanings
 from growc.errors.source import Source
+from growc.grammar.messages import FORMS
 from growc.recipe.fills import FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
@@ -211,7 +213,7 @@ def test_what_the_grammar_takes_is_offered(client, tmp_path, text, offered):
 def test_every_statement_is_offered_with_its_form(client, tmp_path):
     uri = client.open(tmp_path / "r.grow", "untie head\nw")
     items = client.at("completion", uri, 1, 1)
-    assert [item["label"] for item in items] == list(grammar.messages.FORMS)
+    assert [item["label"] for item in items] == list(FORMS)
     widen = next(item for item in items if item["label"] == "widen")
     assert widen["detail"] == "widen AXIS to SIZE with FILL [OPTION…]"
     assert widen["documentation"].endswith(": the axis grows.")
@@ -280,6 +282,15 @@ def test_a_word_is_told(client, tmp_path, text, said):
     answer = meaning(client, uri, before.count("\n"), len(before.rpartition("\n")[2]))
     assert said in answer
     assert bool(answer) == bool(said)
+
+
+def test_every_word_of_the_language_has_a_meaning():
+    for verb in FORMS:
+        assert meanings.VERBS[verb]
+        assert ": " in meanings.of_verb(verb) or verb == "in"
+    for kind, tables in meanings.TABLES.items():
+        for name in (name for table in tables for name in table):
+            assert len(meanings.of_word(kind, name)) > len(name) + 8
 
 
 def awaited(client: Client, uri: str, line: int, character: int) -> str:
