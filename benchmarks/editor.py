@@ -3,20 +3,22 @@
     PYTHONPATH=tests/editor python benchmarks/editor.py [--lines 200] [--times 60] [--json docs/editor.json]
 
 An editor's client changes a line, waits for the diagnostics of `growc lsp`, and asks for what may stand there
-and what it means. `read` is the processor's time for reading and resolving, in this process: a machine that
-does other work as well makes it no longer.
+and what it means. `processor of the server` is the processor's time for each change, and `read` that for
+reading and resolving alone: a machine that does other work as well makes them little longer.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median, quantiles
 
+import psutil
 from client import Client
 
 from growc.errors.source import Source
@@ -61,7 +63,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     data: dict[str, object] = {"lines": options.lines, "times": options.times, "unit": "ms"}
+    data |= {"cores": os.cpu_count(), "load before": round(os.getloadavg()[0], 2)}
     with tempfile.TemporaryDirectory() as folder, Client() as client:
+        server = psutil.Process(client.process.pid)
         for name, wrong in (("without mistakes", False), ("with mistakes", True)):
             lines = recipe(options.lines, wrong)
             uri = client.open(Path(folder, f"{name.split()[0]}.grow"), "\n".join(lines))
@@ -77,9 +81,13 @@ def main() -> None:
                 client.at("completion" if number % 2 else "hover", uri, middle, 8)
 
             source = Source("recipe.grow", "\n".join(lines))
+            before = sum(server.cpu_times()[:2])
+            shown = measured(options.times, typed)
+            spent = (sum(server.cpu_times()[:2]) - before) / options.times * 1e3
             data[name] = {
                 "mistakes": found,
-                "diagnostics": measured(options.times, typed),
+                "diagnostics": shown,
+                "processor of the server": round(spent, 1),
                 "completion and hover": measured(options.times, asked),
                 "read": measured(
                     options.times, lambda _, source=source: resolve([source], {}), time.process_time
