@@ -13,7 +13,7 @@ from growc.cli.commands.measure import MEASURE
 from growc.cli.commands.plan import PLAN
 from growc.cli.commands.verify import VERIFY
 
-COMMANDS: dict[str, Command] = {
-    one.name: one for one in (APPLY, PLAN, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, CLEAN, COMPLETION)
-    one.name: one for one in (APPLY, PLAN, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, LSP, CLEAN)
-}
+SHOWN = (APPLY, PLAN, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, LSP, COMPLETION, CLEAN)
+"""In the order of `--help`."""
+
+COMMANDS: dict[str, Command] = {one.name: one for one in SHOWN}
