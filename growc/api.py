@@ -16,6 +16,7 @@ from growc.errors.progress import Progress
 from growc.errors.regular_files import irregular, require_path
 from growc.errors.shown import Shown
 from growc.errors.source import Source
+from growc.files.hub import local, no_model
 from growc.formats.compiler import Options, compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
 from growc.resolve.bound import Resolved
@@ -278,18 +279,20 @@ def apply_file(
 ) -> Applied:
     """Grow a model: plan, write, verify, judge every `expect`, and only then put the files in place.
 
-    `out` defaults to `NAME.grown` beside the model, with the same ending. `check=False` leaves verification
-    out, but for `expect preserved`. `planned` is called with the plan before anything is written. `inputs`,
-    a `.npz` file, are what both models are run on; a checkpoint directory is captured on them too. `memory`
-    (`256M`) bounds what writing takes beside what libraries take: what needs more is refused (G502). Of a
-    checkpoint directory `shard_size` (`5GB`) bounds the files of weights, and `optimizer` is the state of
-    Adam, SGD or Muon to be carried along: `optimizer_new` says whether entries of new units have in it what
-    the map of gradients gives them (`mapped`), or `zero`; `weights` says whether the result has files of
-    `safetensors` or of a distributed checkpoint (`distcp`), if not those of the source; `home` is the
-    directory that has the config of a folder of weights without one; `model_class` is the class of a
-    checkpoint that transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`. ranks: the
-    processes that write its weights; only the first one calls this. Raises GrowError; then nothing has
-    appeared at `out`.
+    `model` may be a reference to the Hugging Face Hub, `hf://owner/name@revision`. `out` defaults to
+    `NAME.grown` beside the model, with the same ending; of one that was fetched, in the current folder.
+    `check=False` leaves verification out, but for `expect preserved`. `planned` is called with the plan
+    before anything is written. `inputs`, a `.npz` file, are what both models are run on; a checkpoint
+    directory is captured on them too. `memory` (`256M`) bounds what writing takes beside what libraries
+    take: what needs more is refused (G502). Of a checkpoint directory `shard_size` (`5GB`) bounds the
+    files of weights, and `optimizer` is the state of Adam, SGD or Muon to be carried along:
+    `optimizer_new` says whether entries of new units have in it what the map of gradients gives them
+    (`mapped`), or `zero`; `weights` says whether the result has files of `safetensors` or of a
+    distributed checkpoint (`distcp`), if not those of the source; `home` is the directory that has the
+    config of a folder of weights without one; `model_class` is the class of a checkpoint that
+    transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`. ranks: the processes that
+    write its weights; only the first one calls this. Raises GrowError; then nothing has appeared at
+    `out`.
     """
     from growc.checkpoint.files.homes import described_in
     from growc.dialects.transformers.named_class import class_named
@@ -309,16 +312,20 @@ def apply_file(
 
     sources = sources_of(text)
     resolved = load(sources, parameters_of(params))
-    source = Path(model)
+    require_path(model, "the model")
     for path, option in ((out, "`out`"), (lineage, "`lineage`")):
         if path is not None:
             require_path(path, option)
+    with in_python(progress) as advance:
+        source = local(model, advance)
+    if not source.exists():
+        raise no_model(source)
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
     for path, option in ((target, "-o"), (beside, "--lineage")):
         if path is not None:
             require_name(path, option)
-    for read, role in ((model, "the model"), (inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
+    for read, role in ((inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
         if read is not None:
             require_path(read, role)
     form = form_of(
@@ -424,14 +431,16 @@ def verify(
     from growc.render.progress import in_python
     from growc.unchanged import unchanged
 
-    form = form_of(Path(source))
-    read = [*model_parts(Path(source), "the source"), *model_parts(Path(result), "the result")]
+    with in_python(progress) as advance:
+        before, after = local(source, advance), local(result, advance)
+    form = form_of(before)
+    read = [*model_parts(before, "the source"), *model_parts(after, "the result")]
     read += [Part("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
     with unchanged(read) as require_unchanged:
         with in_python(progress) as advance:
             advance("planning", 0, 0)
-            ports = form.retraced(Path(source), Path(result), advance)
-            measured = form.verify(ports, Path(source), Path(result), inputs, advance)
+            ports = form.retraced(before, after, advance)
+            measured = form.verify(ports, before, after, inputs, advance)
         require_unchanged()
     return measured
 

@@ -9,6 +9,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from growc.cli.output import waiting
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
 from growc.errors.source import Source
@@ -101,7 +102,17 @@ def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
         remedy = f"`growc {options.command} {second} {first}`" if Path(second).suffix == ".grow" else ""
         raise wrong(f"`{first}` is a model, and the recipe stands before it", remedy)
     source = statements(options.e) if options.e else read(options.operands[0])
-    return [source], Path(options.operands[-1])
+    return [source], local_model(options.operands[-1])
+
+
+def local_model(given: str | Path) -> Path:
+    """The path of a model that a command was given; one that a reference names is fetched first."""
+    from growc.files.hub import is_reference, local
+
+    if not is_reference(given):
+        return Path(given)
+    with waiting() as advance:
+        return local(given, advance)
 
 
 def _is_model(name: str) -> bool:

@@ -15,8 +15,10 @@ from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
+from growc.files.hub import is_reference
 from growc.files.pt2_archive import record_of
 from growc.system.interrupts import committed, uninterrupted
+from growc.system.origins import put_beside
 from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"
@@ -53,9 +55,12 @@ def _block(value: Json) -> str:
 
 
 def default_output(model: Path) -> Path:
-    """`NAME.grown` with the same ending, beside the model. The names of folders have no endings."""
-    place = model.resolve() if model.is_dir() else model
-    stem, ending = (place.name, "") if place.is_dir() else (place.stem, place.suffix)
+    """`NAME.grown` with the same ending, beside the model. The names of folders have no endings.
+
+    A model that was fetched has it in the current folder.
+    """
+    place = put_beside(model)
+    stem, ending = (place.name, "") if model.is_dir() else (place.stem, place.suffix)
     return place.with_name(f"{stem}.grown{ending}")
 
 
@@ -73,6 +78,9 @@ def require_name(path: Path, option: str) -> None:
     require_path(path, f"`{option}`")
     if path.name in ("", ".."):
         raise wrong(f"`{option} {path}` names no file", f"write a file or a folder, such as `{option} grown`")
+    if is_reference(path):
+        remedy = "write a folder of this machine; `hf upload OWNER/NAME FOLDER` uploads it"
+        raise wrong(f"`{option} {path}` is a reference, and growc uploads nothing", remedy)
 
 
 def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:

@@ -13,6 +13,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
+from growc.files.hub import local, no_model
 from growc.resolve.bound import Resolved
 from growc.system.ranks import ALONE, Ranks
 
@@ -77,7 +78,7 @@ def compiled(
 
     beside = outside(ranks)  # its imports, before there is a thread that tells of the progress
     progress(f"reading {model.name}" if isinstance(model, Path) else "reading the model", 0, 0)
-    path, source = _named(model, example_inputs, keep_class)
+    path, source = _named(model, example_inputs, keep_class, progress)
     progress("planning", 0, 0)
     source = decided(path, source, config) if config else source
     start = Source(path, source, beside, resolved.statements, progress, keeps, after=after)
@@ -111,8 +112,8 @@ def analysed(path: Path) -> Analysis:
     return compiled(Resolved(()), path, analysis_only=True)
 
 
-def _named(model: Model, example_inputs: object, keep_class: bool) -> tuple[Path, Opened]:
-    """A model with the path that it is called by. Raises GrowError: G309, G310, G317, G321."""
+def _named(model: Model, example_inputs: object, keep_class: bool, progress: Progress) -> tuple[Path, Opened]:
+    """A model with the path that it is called by. Raises GrowError: G200, G309, G310, G317, G321."""
     if not (isinstance(model, str | Path) or is_module(model)):
         raise wrong(f"`{str(model)[:60]}` is no model", "it is a path, or a module of torch")
     if not isinstance(model, str | Path):
@@ -123,7 +124,8 @@ def _named(model: Model, example_inputs: object, keep_class: bool) -> tuple[Path
         from growc.dialects.torch.model import TorchModel
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
-    return Path(model), opened(Path(model), example_inputs)
+    place = local(model, progress)
+    return place, opened(place, example_inputs)
 
 
 def decided(path: Path, model: Opened, config: Mapping[str, Json]) -> Opened:
@@ -140,7 +142,7 @@ def opened(path: Path, example_inputs: object = None) -> Opened:
     of a checkpoint's class, or the `.npz` file that has them. Raises GrowError: G309, G310, G317, G323.
     """
     if not path.exists():
-        raise GrowError(Diagnostic("G310", f"there is no model at `{path}`"))
+        raise no_model(path)
     if (kind := irregular(path)) and not path.is_dir():
         raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no model"))
     if path.is_dir() or path.suffix in (".pt2", ".json"):

@@ -36,6 +36,7 @@ from growc.recipe.syntax_tree import (
 )
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.resolve import load
+from growc.system.origins import reference_of
 from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def provenance(
     *,
     given: bool = False,
 ) -> dict[str, Json]:
-    """How the result came to be; nothing in it depends on time, place or machine. `earlier`: the source's
+    """How the result came to be; nothing in it depends on time, place or machine. A source that was fetched
+    is in it by its reference, with the commit. `earlier`: the source's
     history; `config`: what the caller decided; `given`: whether the caller gave inputs to capture it with.
     """
     certificate = c.plan.certificate
@@ -68,7 +70,9 @@ def provenance(
     stored = stored or bool(config) or given
     decided: dict[str, Json] = {"config": dict(config)} if config else {}
     ports = {"ports": to_json(ports_of(c))} if stored else {}
+    fetched: dict[str, Json] = {"source": reference} if (reference := reference_of(c.path)) else {}
     return {
+        **fetched,
         "recipe": recipe_lines(sources, resolved),
         "parameters": {name: spell(value) for name, value in resolved.parameters.items()},
         "certificate": {

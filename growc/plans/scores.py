@@ -19,6 +19,7 @@ import numpy as np
 from growc.algebra.indexmap import Array, Floats
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json
+from growc.system.origins import put_beside
 
 FORMAT = 5
 
@@ -47,9 +48,9 @@ class Scores:
 
 
 def cache_path(model: Path) -> Path:
-    """Where the scores of a model are kept: beside it."""
-    place = model.resolve() if model.is_dir() else model
-    return place.with_name(f"{place.name if place.is_dir() else place.stem}.importance.npz")
+    """Where the scores of a model are kept: beside it; of one that was fetched, in the current folder."""
+    place = put_beside(model)
+    return place.with_name(f"{place.name if model.is_dir() else place.stem}.importance.npz")
 
 
 def fingerprint(files: Sequence[Path], data: Path, samples: int | None) -> str:

@@ -11,7 +11,7 @@ from time import perf_counter
 from growc.errors.printable import printable
 from growc.errors.progress import Progress
 
-BYTES = "writing "
+BYTES = ("writing ", "fetching ")
 """Phrases that begin so count bytes; others count what they name."""
 
 WIDTH = 36

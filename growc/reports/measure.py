@@ -19,6 +19,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.errors.shown import Shown
+from growc.files.hub import local
 from growc.formats.compiler import analysed, lowered, opened
 from growc.system.ranks import ALONE, Ranks
 
@@ -78,12 +79,12 @@ def measurement(
     from growc.measurement import importance
     from growc.plans.scores import cache_path, require
 
-    kept = None if out is None else Path(out)
-    written = Part("the file of scores", cache_path(Path(model)) if kept is None else kept)
-    require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(Path(model))])
+    place, kept = local(model, progress), None if out is None else Path(out)
+    written = Part("the file of scores", cache_path(place) if kept is None else kept)
+    require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(place)])
     if kept is not None and (kind := irregular(kept)):
         raise GrowError(Diagnostic("G501", f"`{kept}` is {kind}, and no file"))
-    compilation = analysed(Path(model))
+    compilation = analysed(place)
     if kept is not None and kept.exists() and not force:
         require(kept, importance.mark(compilation, Path(inputs), samples))
     found = importance.measure(
@@ -120,7 +121,8 @@ def profile(
 
     if layers is None:
         layers = measurement(model, inputs, out, samples, progress=progress, ranks=ranks).layers
-    path, data, source = Path(model), Path(inputs), opened(Path(model))
+    path, data = local(model, progress), Path(inputs)
+    source = opened(path)
     kept = cache_path(path) if out is None else Path(out)
     book = Book.of(kept, fingerprint(source.files(path), data, samples))
     subject = Subject(path, source.file(path), lowered, data, samples, source.lenient)

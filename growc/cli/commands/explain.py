@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from growc.cli.command import Command
+from growc.cli.given import local_model
 from growc.cli.output import say
 from growc.errors.diagnostic import explain, wrong
 from growc.errors.source import Source
@@ -33,7 +34,7 @@ def run(options: Namespace) -> int:
     axis = grammar.parse_expression(Source("AXIS", text))
     if not isinstance(axis, Name | TensorAxis):
         raise wrong(f"`{text}` is no axis")
-    found = inspect(model)
+    found = inspect(local_model(model))
     say(explain_lines(found, axis.name, named(axis.name, None, found.roles, found.axes), options.all))
     return 0
 

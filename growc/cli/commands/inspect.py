@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import captured_with, take_captured_with, take_json
+from growc.cli.given import captured_with, local_model, take_captured_with, take_json
 from growc.cli.output import say, say_json
 
 
@@ -25,7 +25,8 @@ def run(options: Namespace) -> int:
     from growc.render.shown import inspected
     from growc.reports.flops import count
 
-    found = inspect(options.model, example_inputs=captured_with(options.inputs, options.model))
+    model = local_model(options.model)
+    found = inspect(model, example_inputs=captured_with(options.inputs, model))
     if options.json:
         say_json(inspect_data(found) | {"flops": flops_data(count(found))})
     else:

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import take_json, take_workers
+from growc.cli.given import local_model, take_json, take_workers
 from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
@@ -33,7 +33,7 @@ def run(options: Namespace) -> int:
 
     if options.samples is not None and options.samples < 1:
         raise wrong("`--samples` is at least 1")
-    model, inputs, samples, ranks = options.model, options.inputs, options.samples, options.ranks
+    model, inputs, samples, ranks = local_model(options.model), options.inputs, options.samples, options.ranks
     with waiting() as advance:
         found = measurement(
             model, inputs, options.out, samples, force=options.force, progress=advance, ranks=ranks

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import take_home, take_json
+from growc.cli.given import local_model, take_home, take_json
 from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object
 
@@ -27,14 +27,16 @@ def run(options: Namespace) -> int:
     """Compare two models."""
     from growc.api import verify
     from growc.checkpoint.files.homes import described_in
+    from growc.files.hub import no_model
     from growc.render.terminal import verification_data, verification_lines
     from growc.verification.judge import refutation
 
-    for model in options.models:
+    source, result = map(local_model, options.models)
+    for model in (source, result):
         if not model.exists():
-            raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
-    with waiting() as advance, described_in(options.models[0], options.home):
-        found = verify(*options.models, inputs=options.inputs, progress=advance)
+            raise no_model(model)
+    with waiting() as advance, described_in(source, options.home):
+        found = verify(source, result, inputs=options.inputs, progress=advance)
     way, seen = found.refuting() or ("", found)
     limit = seen.limit if options.within is None else options.within
     passed = not found.refutes_exact() if options.within is None else found.relative <= limit
