@@ -221,6 +221,7 @@ def apply(
     home: str | Path | None = None,
     model_class: str | type[PreTrainedModel] | None = None,
     config: Mapping[str, Json] | None = None,
+    card: bool = True,
     progress: Progress | None = None,
     planned: Callable[[Plan], None] | None = None,
     ranks: Ranks = ALONE,
@@ -273,6 +274,7 @@ def apply_file(
     home: str | Path | None = None,
     model_class: str | type[PreTrainedModel] | None = None,
     config: Mapping[str, Json] | None = None,
+    card: bool = True,
     progress: Progress | None = None,
     planned: Callable[[Plan], None] | None = None,
     ranks: Ranks = ALONE,
@@ -290,21 +292,24 @@ def apply_file(
     (`mapped`), or `zero`; `weights` says whether the result has files of `safetensors` or of a
     distributed checkpoint (`distcp`), if not those of the source; `home` is the directory that has the
     config of a folder of weights without one; `model_class` is the class of a checkpoint that
-    transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`. ranks: the processes that
-    write its weights; only the first one calls this. Raises GrowError; then nothing has appeared at
-    `out`.
+    transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`; `card` is whether the
+    result has a model card. ranks: the processes that write its weights; only the first one calls this.
+    Raises GrowError; then nothing has appeared at `out`.
     """
     from growc.checkpoint.files.homes import described_in
     from growc.dialects.transformers.named_class import class_named
     from growc.distinct import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, require_name
+    from growc.formats.model_card import repository_in
     from growc.formats.protocol import form_of
     from growc.formats.provenance import provenance
     from growc.passes.finish.interface import ports_of
     from growc.plans.lineage import lineage_of
     from growc.plans.memory_bound import read_bound
+    from growc.render.card import card_of, options_of
     from growc.render.progress import in_python
     from growc.reports.calibration import calibrated
+    from growc.system.origins import reference_of
     from growc.system.workshop import workshop
     from growc.unchanged import identities, unchanged
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
@@ -376,6 +381,13 @@ def apply_file(
         told = provenance(sources, resolved, compilation, measured, earlier, config, given=given is not None)
         record = canonical(told)
         form.stamp(files[-1], record)
+        if source.is_dir():
+            others = {"--shard-size": shard_size, "--weights": weights or ""}
+            asked = options_of(params or {}, config or {}, others, given is not None)
+            body = (
+                card_of(compilation, sources, resolved, asked, files[-1], measured, earlier) if card else None
+            )
+            form.describe(files[-1], body, repository_in(reference_of(source)))
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
         place = record_path(target, source.is_dir())
         moves.append((_draft(folder, place.name, record), place))

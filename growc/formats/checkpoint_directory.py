@@ -136,6 +136,13 @@ class CheckpointDirectory:
         """A file of its own in the directory."""
         (result / RECORD).write_text(record, encoding="utf-8")
 
+    def describe(self, result: Path, body: str | None, base: str) -> None:
+        """A file of its own in the directory."""
+        from growc.formats.model_card import write_card
+
+        remark = write_card(result, body, base)
+        self.remarks += (remark,) if remark else ()
+
     def history(self, model: Path) -> list[dict[str, Json]]:
         """From that file."""
         from growc.formats.provenance import records_in

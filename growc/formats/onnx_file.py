@@ -61,6 +61,9 @@ class OnnxFile:
 
         stamp(result, record)
 
+    def describe(self, result: Path, body: str | None, base: str) -> None:
+        """A file has no card."""
+
     def history(self, model: Path) -> list[dict[str, Json]]:
         """From the metadata of the file."""
         from growc.dialects.onnx.files.load import metadata

@@ -38,6 +38,11 @@ class Form(Protocol):
     def stamp(self, result: Path, record: str) -> None:
         """Write provenance into the result."""
 
+    def describe(self, result: Path, body: str | None, base: str) -> None:
+        """Write a model card with this body where the form has one, None: none; `base`: the repository that
+        the source was fetched from.
+        """
+
     def history(self, model: Path) -> list[dict[str, Json]]:
         """The records of the growths that made a model, the first one first."""
 

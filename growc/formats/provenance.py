@@ -92,8 +92,8 @@ def _reads_files(bound: Bound) -> bool:
     return isinstance(bound.statement, Measure | Match) or (ranking is not None and ranking.file is not None)
 
 
-def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
-    """The recipe in canonical form, with what it includes in its place, without comments."""
+def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: bool = False) -> list[str]:
+    """The recipe in canonical form, with what it includes in its place, with or without comments."""
     included = iter(resolved.included)
 
     def expanded(body: Iterable[Item]) -> Iterator[Item]:
@@ -102,7 +102,7 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved) -> list[str]:
                 yield from expanded(grammar.parse(next(included)).body)
             elif isinstance(item, Scoped):
                 yield replace(item, body=tuple(expanded(item.body)))
-            elif not isinstance(item, Comment | Blank):
+            elif comments or not isinstance(item, Comment | Blank):
                 yield item
 
     return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()

@@ -59,6 +59,9 @@ class ProgramFile:
         """Into the archive, among what torch leaves alone."""
         add_record(result, record)
 
+    def describe(self, result: Path, body: str | None, base: str) -> None:
+        """A file has no card."""
+
     def history(self, model: Path) -> list[dict[str, Json]]:
         """From the archive."""
         return records_in(record_of(model))

@@ -110,7 +110,8 @@ def test_the_same_recipe_gives_the_same_bytes_and_a_record(save, apply, tmp_path
     one, two = ({p.name: p.read_bytes() for p in (tmp_path / n).iterdir()} for n in ("one", "two"))
     assert one == two
     assert set(one) == {
-        *("config.json", "generation_config.json", "growc.json", "model.safetensors", "tokenizer.json")
+        *("README.md", "config.json", "generation_config.json", "growc.json", "model.safetensors"),
+        "tokenizer.json",
     }
     record = json.loads((tmp_path / "one.grown.json").read_text())
     assert record == json.loads(one["growc.json"])

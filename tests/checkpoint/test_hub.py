@@ -88,6 +88,7 @@ def test_a_folder_named_hf_is_a_folder(tmp_path, monkeypatch):
 
 def test_a_fetched_checkpoint_is_grown_and_its_record_has_the_commit(llama, at_hub, tmp_path, capsys):
     (llama / "tokenizer.json").write_text("{}")
+    (llama / "README.md").write_text("---\nlicense: mit\nbase_model: x/y\n---\n# Tiny\n")
     code = {
         "modeling_evil.py": b"raise SystemExit",
         "pytorch_model.bin": b"\x80",
@@ -114,6 +115,11 @@ def test_a_fetched_checkpoint_is_grown_and_its_record_has_the_commit(llama, at_h
         "tokenizer.json",
     }
     assert not names & set(code)
+    card = Path("tiny.grown/README.growc.md").read_text()
+    assert "base_model: owner/tiny\nlicense: mit\n" in card
+    assert f"from `hf://owner/tiny@{COMMIT}`" in card
+    assert f"growc apply recipe.grow hf://owner/tiny@{COMMIT} -o GROWN\n" in card
+    assert (tmp_path / "again/README.md").read_bytes() == (llama / "README.md").read_bytes()
     growc.apply(WIDEN, llama, tmp_path / "plain", check=False)
     ours, theirs = (p / "model.safetensors" for p in (Path("tiny.grown"), tmp_path / "plain"))
     assert ours.read_bytes() == theirs.read_bytes()

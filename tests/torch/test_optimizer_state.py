@@ -489,6 +489,7 @@ def test_a_directory_has_the_state_and_no_file_that_it_lay_in(tmp_path):
         assert all(torch.equal(made["state"][number][key], tensor) for key, tensor in entry.items())
     names = {path.name for path in out.iterdir()}
     assert names == {
+        "README.md",
         "config.json",
         "generation_config.json",
         "growc.json",

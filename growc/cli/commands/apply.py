@@ -25,6 +25,7 @@ def arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and verify with")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
+    parser.add_argument("--no-card", action="store_true", help="write no model card into a checkpoint")
     parser.add_argument("--force", action="store_true", help="replace files that growc did not make")
     parser.add_argument("--lineage", type=Path, metavar="FILE", help="write where every unit comes from")
     parser.add_argument(
@@ -70,6 +71,7 @@ def run(options: Namespace) -> int:
             weights=options.weights,
             home=options.home,
             config=decided(options),
+            card=not options.no_card,
             progress=advance,
             planned=None if options.json else lambda plan: say([*plan_lines(plan), ""]),
             ranks=options.ranks,
