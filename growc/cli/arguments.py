@@ -13,7 +13,7 @@ from growc.cli.commands import COMMANDS
 from growc.cli.given import pairs
 from growc.cli.output import COLORS
 from growc.errors.diagnostic import nearest, wrong
-from growc.files.hub import is_reference
+from growc.files.hub import Reference, is_reference
 from growc.system.limits import LIMITS
 from growc.version import __version__
 
@@ -122,7 +122,11 @@ def _require_checkpoint(options: argparse.Namespace) -> None:
     """Raises GrowError (G200) for `--class` with a model that is not of a class."""
     models = COMMANDS[options.command].models
     for model in [] if models is None else map(Path, models(options)):
-        if not is_reference(model) and not model.is_dir() and model.suffix != ".json":
+        if is_reference(model):
+            of_class = not Reference.read(model).file.endswith(".onnx")
+        else:
+            of_class = model.is_dir() or model.suffix == ".json"
+        if not of_class:
             raise wrong(f"`--class` is the class of a checkpoint directory, and `{model}` is none")
 
 

@@ -264,4 +264,5 @@ def _reason(error: Exception, reference: Reference) -> tuple[str, str]:
         return f"{constants.ENDPOINT} answers with status {status}", denied
     remedy = f"run it again with a network to {constants.ENDPOINT}; complete files that came are kept"
     cause = error.__cause__ or error  # the library says of both what it did not find, and the reason before
-    return first_line(cause), f"{remedy}, and HF_HUB_OFFLINE=1 takes those of an earlier run"
+    reason = re.sub(r"^\[Errno -?\d+\] ", "", first_line(cause))
+    return reason, f"{remedy}, and HF_HUB_OFFLINE=1 takes those of an earlier run"

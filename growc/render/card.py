@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 PAPER = re.compile(r"arxiv:\s*(\d{4}\.\d{4,5})|(https?://[\w./:#?=&%~+-]*[\w/])", re.IGNORECASE | re.ASCII)
 """How a comment names a paper."""
+REFERENCE = re.compile(r"hf://[\w./@+-]+", re.ASCII)
+"""How the record of an earlier growth, which may come from elsewhere, names what was fetched."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,8 @@ class Growth:
     """What a card tells of.
 
     reference: that of the source, with its commit, where it was fetched. loader: the class that loads the
-    result, by module and name. recipe: its lines, comments too; earlier: those of the growths before, the
-    first one first. options: what the command line had besides. given: whether it was measured on inputs
+    result, by module and name. recipe: its lines, comments too. earlier: the records of the growths before,
+    the first one first. options: what the command line had besides. given: whether it was measured on inputs
     of the caller's.
     """
 
@@ -50,7 +52,7 @@ class Growth:
     loader: tuple[str, str]
     distributed: bool
     recipe: Sequence[str]
-    earlier: Sequence[Sequence[str]]
+    earlier: Sequence[Mapping[str, Json]]
     options: Sequence[str]
     verification: Verification | None
     given: bool
@@ -75,7 +77,7 @@ def card_of(
         loader if own is None else (own.__module__, own.__qualname__),
         is_distributed(made),
         recipe_lines(sources, resolved, comments=True),
-        [texts(record["recipe"]) for record in earlier],
+        earlier,
         options,
         verification,
         "--inputs" in options,
@@ -115,8 +117,10 @@ def _lines(growth: Growth) -> Iterator[str]:
     yield from fenced([shlex.join(command)], "sh")
     if growth.earlier:
         yield from ("", "## Earlier growths", "", "The source was grown itself, by these recipes in order.")
-    for recipe in growth.earlier:
-        yield from ("", *fenced(recipe, "grow"))
+    for record in growth.earlier:
+        place = str(record.get("source", ""))
+        yield from ("", *([f"From `{place}`:", ""] if REFERENCE.fullmatch(place) else []))
+        yield from fenced(texts(record["recipe"]), "grow")
 
 
 def fenced(lines: Iterable[str], kind: str = "") -> Iterator[str]:

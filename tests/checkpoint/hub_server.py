@@ -17,7 +17,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class Repository:
-    """Files of one commit. gated: whether they are given to nobody; told: names that only the list has.
+    """Files of one commit. gated: the status that refuses them to all; told: names that only the list has.
 
     cut: files whose contents end in the middle, so many times.
     """
@@ -25,7 +25,7 @@ class Repository:
     files: Mapping[str, bytes]
     commit: str = COMMIT
     revisions: tuple[str, ...] = ("main", "v1", "refs/pr/1")
-    gated: bool = False
+    gated: int = 0
     told: tuple[str, ...] = ()
     cut: dict[str, int] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class _Answers(BaseHTTPRequestHandler):
 
     def _file(self, found: Repository, revision: str, name: str) -> None:
         if found.gated:
-            self._send(403, b"", {"X-Error-Code": "GatedRepo"})
+            self._send(found.gated, b"", {"X-Error-Code": "GatedRepo"})
         elif revision != found.commit or name not in found.files:
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
         else:

@@ -96,7 +96,7 @@ def test_a_fetched_checkpoint_is_grown_and_its_record_has_the_commit(llama, at_h
     }
     with serving(tiny=Repository.of(llama, **code)) as hub:
         at_hub(hub.address)
-        assert main(["apply", "-e", WIDEN, "hf://owner/tiny@v1"]) == 0
+        assert main(["apply", "-e", WIDEN, "hf://owner/tiny@v1", "--no-verify"]) == 0
         said = capsys.readouterr().out
         assert said.startswith("tiny · ")
         assert said.endswith("Written: tiny.grown\n")
@@ -199,9 +199,10 @@ def test_a_repository_with_pickles_alone_is_refused_and_none_is_fetched(llama, a
         assert not hub.fetched()
 
 
-def test_what_the_server_refuses_is_told_in_plain_words(llama, at_hub):
+@pytest.mark.parametrize("status", [401, 403])
+def test_what_the_server_refuses_is_told_in_plain_words(llama, at_hub, status):
     gated = Repository.of(llama)
-    gated.gated = True
+    gated.gated = status
     with serving(tiny=Repository.of(llama), gated=gated, empty=Repository({})) as hub:
         at_hub(hub.address)
         assert "no such model, or it is private" in refused("hf://owner/nosuch").message
@@ -323,6 +324,16 @@ def test_every_command_takes_a_reference(llama, at_hub, capsys, tmp_path):
         assert growc.verify(name, "wide.onnx").cases > 0
     assert {p.name for p in Path().iterdir()} == {"mlp.importance.npz", "wide.onnx", "wide.grown.json"}
     assert not list((tmp_path / "cache").rglob("*.npz*"))
+
+
+def test_the_extra_to_install_is_named_where_the_library_is_missing(monkeypatch):
+    monkeypatch.setattr("growc.files.hub_download.find_spec", lambda name: None)
+    assert refused("hf://owner/tiny", "G309").help == "install `growc[torch]`"
+
+
+def test_a_class_is_for_checkpoints_alone(capsys):
+    assert main(["inspect", "hf://owner/tiny/mlp.onnx", "--class", "a:B"]) == 2
+    assert "is the class of a checkpoint directory" in capsys.readouterr().err
 
 
 def test_nothing_is_written_to_a_reference(at_hub, tmp_path, capsys):

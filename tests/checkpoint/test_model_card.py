@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -83,12 +84,17 @@ def test_the_card_can_be_left_out(llama, tmp_path):
 
 def test_growing_again_replaces_growcs_card_and_tells_of_both_growths(llama, tmp_path):
     apply(llama, tmp_path / "one", "widen ffn to 72 with cyclic copy  # arXiv:2310.07999")
+    record = json.loads((tmp_path / "one/growc.json").read_text())
+    said = {"source": "hf://owner/name@main"} | record | {"earlier": [record | {"source": "hf://` # Owned"}]}
+    (tmp_path / "one/growc.json").write_text(json.dumps(said))
     done = apply(tmp_path / "one", tmp_path / "two", "widen ffn to 96 with cyclic copy")
     assert list(done) == ["README.md"]
     body = done["README.md"]
     assert body.index("widen ffn to 96") < body.index("## Earlier growths") < body.index("widen ffn to 72")
     assert body.count("# A grown") == 1
     assert "## Papers" not in body  # of this growth
+    assert "From `hf://owner/name@main`:" in body
+    assert "Owned" not in body
 
 
 def cards(folder):
