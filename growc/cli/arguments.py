@@ -13,7 +13,7 @@ from growc.cli.commands import COMMANDS
 from growc.cli.given import pairs
 from growc.cli.output import COLORS
 from growc.errors.diagnostic import nearest, wrong
-from growc.files.hub import Reference, is_reference
+from growc.files.reference import Reference, is_reference
 from growc.system.limits import LIMITS
 from growc.version import __version__
 

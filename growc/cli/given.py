@@ -107,7 +107,8 @@ def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
 
 def local_model(given: str | Path) -> Path:
     """The path of a model that a command was given; one that a reference names is fetched first."""
-    from growc.files.hub import is_reference, local
+    from growc.files.hub import local
+    from growc.files.reference import is_reference
 
     if not is_reference(given):
         return Path(given)

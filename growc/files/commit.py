@@ -15,8 +15,8 @@ from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
-from growc.files.hub import is_reference
 from growc.files.pt2_archive import record_of
+from growc.files.reference import is_reference
 from growc.system.interrupts import committed, uninterrupted
 from growc.system.origins import put_beside
 from growc.system.workshop import alone, journal, kept_aside, synced

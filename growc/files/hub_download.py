@@ -19,7 +19,7 @@ from growc.checkpoint.files.quiet import without_logs
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress
 from growc.errors.regular_files import first_line
-from growc.files.hub import NAME, Reference
+from growc.files.reference import NAME, Reference
 from growc.system.workshop import scratch
 
 BESIDE = (

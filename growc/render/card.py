@@ -17,7 +17,7 @@ from growc.dialects.transformers.named_class import named_class
 from growc.errors.json_data import Json, texts
 from growc.errors.printable import printable
 from growc.formats.provenance import recipe_lines
-from growc.render.terminal import certificate_lines
+from growc.render.certificate import certificate_lines
 from growc.render.text import count, many, short, table
 from growc.system.origins import reference_of
 from growc.version import __version__
@@ -109,7 +109,7 @@ def _lines(growth: Growth) -> Iterator[str]:
     yield from _papers(growth.recipe)
     yield from ("## Is it the same function?", "")
     told = [*(f"warning: {one}" for one in plan.warnings), *(f"note: {one}" for one in plan.notes)]
-    yield from (*fenced([*certificate_lines(plan), *told]), "", _measured(growth), "")
+    yield from (*fenced([*certificate_lines(plan.certificate), *told]), "", _measured(growth), "")
     yield from ("## Sizes", "", *fenced(_sizes(plan)), "")
     yield from ("## Use", "", *_use(growth), "")
     command = ["growc", "apply", "recipe.grow", growth.reference or "SOURCE", "-o", "GROWN", *growth.options]

@@ -8,12 +8,12 @@ from growc.api import Applied
 from growc.errors.shown import lines_of
 from growc.passes.compilation import Analysis
 from growc.plans.plan import Certificate, Plan
+from growc.render.certificate import certificate_lines
 from growc.render.flops import flops_line
 from growc.render.inspection import inspect_lines
 from growc.render.profile import profile_lines, rate_line, score_lines
 from growc.render.terminal import (
     applied_lines,
-    certificate_lines,
     outcome_lines,
     plan_lines,
     verification_lines,

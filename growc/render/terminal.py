@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from growc.errors.json_data import Json
 from growc.errors.printable import size_of
 from growc.plans.execute import leaf_steps
-from growc.plans.plan import AxisStep, Certificate, Plan, Summary, WeightPlan
+from growc.plans.plan import AxisStep, Plan, Summary, WeightPlan
+from growc.render.certificate import certificate_lines
 from growc.render.text import count, many, short, table
-from growc.verification.judge import by_cause
 
 if TYPE_CHECKING:
     from growc.api import Applied
@@ -106,19 +106,6 @@ def step_text(step: AxisStep) -> str:
     """`makes heads x 3`: the axis by its name, and how often it stands in a packed weight."""
     times = sum(not leaf.is_identity for leaf in leaf_steps(step.layout))
     return f"{step.verb} {step.name or f'axis {step.axis}'}" + (f" x {times}" if times > 1 else "")
-
-
-def certificate_lines(certificate: Certificate) -> Iterator[str]:
-    """Exact, or every gap by cause."""
-    if certificate.exact:
-        yield "Certificate: exact. The result computes what the source computes."
-        return
-    yield "Certificate: not exact."
-    groups = by_cause(certificate.gaps)
-    yield from (f"  gap  {line}" for line in table(groups[:10]))
-    if len(groups) > 10:
-        yield f"  … {len(groups) - 10} more causes (--json)"
-    yield from (f"  help: {remedy}" for remedy in dict.fromkeys(g.help for g in certificate.gaps if g.help))
 
 
 def tally(plan: Plan) -> str:

@@ -19,7 +19,8 @@ import growc
 from growc.checkpoint.check import compare as comparing
 from growc.cli.main import main
 from growc.errors.diagnostic import GrowError
-from growc.files.hub import Reference, is_reference, local
+from growc.files.hub import local
+from growc.files.reference import Reference, is_reference
 
 WIDEN = "widen ffn to 2 * ffn with cyclic copy"
 
