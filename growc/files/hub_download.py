@@ -48,9 +48,9 @@ def fetched(reference: Reference, progress: Progress) -> tuple[Path, str]:
     with without_logs(), _in_plain_words(reference):
         source = _Repository.of(reference, progress)
         if not reference.file:
-            return _viewed(source, source.checkpoint(), source.name), source.commit
-        names = source.file(reference.file)
-        return _viewed(source, names, source.name) / reference.file, source.commit
+            return _viewed(source, source.checkpoint(), f"checkpoint/{source.name}"), source.commit
+        found = source.file(reference.file)
+        return _viewed(source, found, f"file/{reference.file}") / reference.file, source.commit
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,8 @@ class _Repository:
         commit = reference.revision
         if not COMMIT.fullmatch(commit):
             if not is_offline_mode():
-                HfApi().model_info(
-                    reference.repository, revision=asked
-                )  # the next call hides what fails here
+                # raises where the call below would take what it knew of an earlier run
+                HfApi().model_info(reference.repository, revision=asked)
             commit = str(HfApi().resolve_revision(reference.repository, revision=asked).resolved)
         if not COMMIT.fullmatch(commit):
             raise _unfetched(reference, f"the server calls the commit `{commit}`")
@@ -160,8 +159,8 @@ class _Repository:
 
 
 def _viewed(source: _Repository, files: Mapping[str, Path], name: str) -> Path:
-    """A folder of this name with links to some files: in the cache, or, where that cannot be written to, in
-    the folder for temporary files for as long as the process lives.
+    """A folder of this name with links to some files, for no other model: in the cache, or, where that cannot
+    be written to, in the folder for temporary files for as long as the process lives.
     """
     first, place = next(iter(files.items()))
     snapshot = place.parents[first.count("/")]
@@ -177,17 +176,13 @@ def _linked(folder: Path, files: Mapping[str, Path]) -> Path:
     """The folder, with a link to each of the files and nothing else that is a link."""
     folder.mkdir(parents=True, exist_ok=True)
     for link in [place for place in folder.rglob("*") if place.is_symlink()]:
-        if link.relative_to(folder).as_posix() not in files or link.readlink() != files[_name(folder, link)]:
+        if link.readlink() != files.get(link.relative_to(folder).as_posix()):
             link.unlink()
     for name, place in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             (folder / name).symlink_to(place)
     return folder
-
-
-def _name(folder: Path, link: Path) -> str:
-    return link.relative_to(folder).as_posix()
 
 
 def _untold(count: int) -> None:

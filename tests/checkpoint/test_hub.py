@@ -299,6 +299,10 @@ def test_an_onnx_file_is_fetched_with_its_data(at_hub, tmp_path):
         done = growc.apply(WIDEN, "hf://owner/tiny/onnx/mlp.onnx")
         assert hub.fetched() == ["mlp.onnx", "mlp.onnx_data"]
         found = refused("hf://owner/tiny")
+        several = [
+            local(f"hf://owner/tiny/{name}") for name in ("onnx/mlp.onnx", "onnx/other.onnx", "config.json")
+        ]
+        assert all(place.is_file() for place in several)
     assert done.written == Path("mlp.grown.onnx")
     assert (
         json.loads(Path("mlp.grown.json").read_text())["source"] == f"hf://owner/tiny/onnx/mlp.onnx@{COMMIT}"
