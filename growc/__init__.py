@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from growc.api import verify as verify
     from growc.checkpoint.files.state_dict import save as save
     from growc.errors.diagnostic import GrowError as GrowError
+    from growc.render.starter import init as init
+    from growc.reports.difference import diff as diff
     from growc.reports.flops import Flops as Flops
     from growc.reports.flops import flops as flops
     from growc.reports.measure import measure as measure
+    from growc.reports.shipped_recipes import recipes as recipes
     from growc.resolve.builder import Recipe as Recipe
     from growc.system.limits import limits as limits
     from growc.training.param_groups import param_groups as param_groups
@@ -51,12 +54,15 @@ __all__ = [
     "Recipe",
     "__version__",
     "apply",
+    "diff",
     "flops",
+    "init",
     "inspect",
     "limits",
     "measure",
     "param_groups",
     "plan",
+    "recipes",
     "save",
     "verify",
 ]
@@ -67,12 +73,15 @@ _HOMES = {
     "GrowError": "growc.errors.diagnostic",
     "Recipe": "growc.resolve.builder",
     "apply": "growc.api",
+    "diff": "growc.reports.difference",
     "flops": "growc.reports.flops",
+    "init": "growc.render.starter",
     "inspect": "growc.api",
     "limits": "growc.system.limits",
     "measure": "growc.reports.measure",
     "param_groups": "growc.training.param_groups",
     "plan": "growc.api",
+    "recipes": "growc.reports.shipped_recipes",
     "save": "growc.checkpoint.files.state_dict",
     "verify": "growc.api",
 }

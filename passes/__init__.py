@@ -15,7 +15,18 @@ from growc.passes.lowering.lower_recipe import lower_pass
 from growc.passes.runner import Pass, run
 from growc.passes.solving.statements import solve_pass
 
-__all__ = ("AFTER_DEPTH", "AFTER_EDIT", "ANALYSIS", "EDIT", "HOLD", "PIPELINE", "PLANNING", "Pass", "run")
+__all__ = (
+    "AFTER_ANALYSIS",
+    "AFTER_DEPTH",
+    "AFTER_EDIT",
+    "ANALYSIS",
+    "EDIT",
+    "HOLD",
+    "PIPELINE",
+    "PLANNING",
+    "Pass",
+    "run",
+)
 
 ANALYSED = ("model", *dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
 """A model, and what the analysis makes of it: a pass that edits the model makes all of it again."""
@@ -97,3 +108,6 @@ HOLD = Pass(
 )
 
 PIPELINE = PLANNING >> HOLD
+
+AFTER_ANALYSIS = EDIT >> AFTER_EDIT >> HOLD
+"""What is done for each recipe on a model that was analysed before."""

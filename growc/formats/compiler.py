@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,6 +92,13 @@ def compiled(
             raise
         message = f"`{path}` is not valid: {fault}"
         raise GrowError(Diagnostic("G311", message)) from error
+
+
+def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
+    """The result of a recipe on a model that was analysed before, which may be asked again and again."""
+    from growc.passes import AFTER_ANALYSIS, run
+
+    return run(AFTER_ANALYSIS, replace(analysis, statements=resolved.statements))
 
 
 def outside(ranks: Ranks = ALONE) -> Outside:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
+from growc.errors.printable import printable
 from growc.errors.shown import colored
 
 
@@ -60,3 +61,10 @@ def table(rows: Iterable[Sequence[str]], align: str = "") -> Iterator[str]:
     for row in rows:
         cells = [f"{cell:{align[i : i + 1] or '<'}{widths[i]}}" for i, cell in enumerate(row)]
         yield "   ".join(cells).rstrip()
+
+
+def cut(text: str, room: int) -> str:
+    """A text with its middle left out, where it is longer than there is room for; as it is printed."""
+    text = printable(text)
+    behind = (room - 1) // 2
+    return text if len(text) <= room else f"{text[: room - 1 - behind]}…{text[len(text) - behind :]}"

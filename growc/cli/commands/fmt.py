@@ -25,6 +25,7 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Format recipes."""
     from growc import grammar
+    from growc.files.new_file import write_file
 
     problems: list[Diagnostic] = []
     for name in options.recipes:
@@ -41,21 +42,10 @@ def run(options: Namespace) -> int:
         elif name == "-" and not options.check:
             sys.stdout.write(printable(text, "\n\t") if sys.stdout.isatty() else text)
         elif text != source.text:
-            _replace(Path(name).resolve(), text)
+            write_file(Path(name), text.encode())
     if problems:
         raise GrowError(*problems)
     return 0
-
-
-def _replace(path: Path, text: str) -> None:
-    """The old text or the new one stands in a file, whenever the process dies."""
-    from growc.files.atomic_rename import put
-    from growc.system.workshop import kept_aside, workshop
-
-    with workshop(path) as folder:
-        draft = folder / path.name
-        draft.write_text(text, encoding="utf-8", newline="")
-        put(draft, path, kept_aside(draft, 0))
 
 
 FMT = Command(

@@ -1,0 +1,50 @@
+"""`growc diff`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+from growc.cli.given import take_home, take_json
+from growc.cli.output import say, say_json
+from growc.errors.diagnostic import Diagnostic, GrowError
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("models", type=Path, nargs=2, metavar="MODEL", help="the first, and the second")
+    parser.add_argument("--all", action="store_true", help="list every weight")
+    take_home(parser)
+    take_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """Show what differs; 1 where anything does, as `diff` has it."""
+    from growc.checkpoint.files.homes import described_in
+    from growc.render.difference import difference_data, difference_lines
+    from growc.render.progress import progress
+    from growc.reports.difference import diff
+
+    before, after = options.models
+    for model in options.models:
+        if not model.exists():
+            raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
+    with progress() as advance, described_in(before, options.home), described_in(after, options.home):
+        found = diff(before, after, progress=advance)
+    if options.json:
+        say_json(difference_data(found))
+    else:
+        say(difference_lines(found, everything=options.all))
+    return 0 if found.same else 1
+
+
+DIFF = Command(
+    name="diff",
+    usage="MODEL MODEL [OPTION…]",
+    purpose="Show what differs between two models.",
+    arguments=arguments,
+    run=run,
+    examples=("diff model.onnx wide.onnx",),
+    models=lambda options: options.models,
+)

@@ -1,0 +1,88 @@
+"""`growc recipes`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from growc.cli.command import Command
+from growc.cli.given import take_json
+from growc.cli.output import say, say_json
+from growc.errors.diagnostic import wrong
+
+if TYPE_CHECKING:
+    from growc.reports.shipped_recipes import ShippedRecipe
+
+TITLE = 33
+"""Columns of a title, so that a line fits a narrow terminal."""
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("recipe", nargs="?", metavar="NAME", help="print this recipe; default: list all")
+    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="copy it, and the files it reads")
+    parser.add_argument("--force", action="store_true", help="replace files that are there")
+    take_json(parser)
+
+
+def run(options: Namespace) -> int:
+    """List the recipes that growc brings along, or print or copy one."""
+    from growc.render.text import cut, table
+    from growc.reports.shipped_recipes import recipe_named, recipes
+
+    if options.recipe is None:
+        if options.out is not None:
+            raise wrong("`-o` copies one recipe, and none is named", "`growc recipes NAME -o FILE`")
+        if options.json:
+            say_json([{"name": one.name, "title": one.title, "paper": one.paper} for one in recipes()])
+        else:
+            say(table((one.name, cut(one.title, TITLE), one.citation) for one in recipes()))
+        return 0
+    found = recipe_named(options.recipe)
+    if options.out is None:
+        _print(found, options.json)
+    else:
+        _copy(found, options.out, options.force, options.json)
+    return 0
+
+
+def _print(found: ShippedRecipe, as_json: bool) -> None:
+    if as_json:
+        about = {"name": found.name, "title": found.title, "paper": found.paper}
+        say_json(about | {"text": found.text, "files": list(found.files)})
+    else:
+        say(found.text.removesuffix("\n").split("\n"))
+
+
+def _copy(found: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
+    """The recipe, and beside it the files that it reads; the recipe last. Nothing is written by halves."""
+    from growc.files.new_file import require_new, write_file
+
+    beside = {out.with_name(name): data for name, data in found.files.items()}
+    if out in beside:
+        raise wrong(f"the recipe reads `{out.name}`, so it cannot have that name itself")
+    for path in (*beside, out):
+        require_new(path, force or (path in beside and path.is_file() and path.read_bytes() == beside[path]))
+    for path, data in beside.items():
+        write_file(path, data)
+    write_file(out, found.text.encode())
+    if as_json:
+        say_json({"written": [str(path) for path in (*beside, out)]})
+        return
+    for path in beside:
+        say([f"copied `{path}`, which the recipe reads: your model needs its own in its place"])
+    say([f"copied `{out}`"])
+
+
+RECIPES = Command(
+    name="recipes",
+    usage="[NAME [-o FILE]] [--json]",
+    purpose="List the published recipes that growc has; print or copy one.",
+    arguments=arguments,
+    run=run,
+    examples=(
+        "recipes",
+        "recipes lemon -o lemon.grow",
+    ),
+)

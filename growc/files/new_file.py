@@ -1,0 +1,32 @@
+"""A small file put in place whole: the old one or the new one stands there, whenever the process dies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.regular_files import irregular, require_path
+from growc.files.atomic_rename import put
+from growc.files.commit import require_name
+from growc.system.workshop import kept_aside, workshop
+
+
+def require_new(path: Path, force: bool) -> None:
+    """Raise GrowError where `-o` names no place for a file: G501 where one is there, but with `force`."""
+    require_path(path, "`-o`")
+    require_name(path, "-o")
+    if not path.parent.is_dir():
+        raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
+    if kind := irregular(path):
+        raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
+    if path.exists() and not force:
+        raise GrowError(Diagnostic("G501", f"`{path}` exists", help="`--force` replaces it"))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file, or what a link leads to."""
+    place = path.resolve()
+    with workshop(place) as folder:
+        draft = folder / place.name
+        draft.write_bytes(data)
+        put(draft, place, kept_aside(draft, 0))

@@ -1,0 +1,106 @@
+"""Every tensor that a model on disk stores, by name, in any form; none is read before it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.formats.compiler import require_torch
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor. read: maps its values, where its form allows that."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    read: Callable[[], Array] = field(repr=False)
+
+    @property
+    def elements(self) -> int:
+        """How many numbers it has."""
+        return prod(self.shape)
+
+
+def form_name(path: Path) -> str:
+    """What a form is called: models of one form store their tensors under names of one kind."""
+    if path.is_dir():
+        return "checkpoint directory"
+    return {".json": "config.json", ".pt2": ".pt2 program"}.get(path.suffix, "ONNX file")
+
+
+def stored_tensors(path: Path, names: Collection[str] = ()) -> dict[str, StoredTensor]:
+    """The tensors of a model; none of a config.json. names: of the class, for a distributed checkpoint.
+
+    Raises GrowError: G309, G310.
+    """
+    if path.suffix == ".json" and not path.is_dir():
+        return {}
+    if path.is_dir() or path.suffix == ".pt2":
+        require_torch(path)
+    found = _of_directory(path, names) if path.is_dir() else _of_file(path)
+    return {tensor.name: tensor for tensor in found}
+
+
+def _of_directory(path: Path, names: Collection[str]) -> Iterator[StoredTensor]:
+    from growc.checkpoint.files.directory import Checkpoint
+    from growc.checkpoint.files.safetensors_file import DTYPES
+
+    for name, tensor in Checkpoint.open(path, names).tensors.items():
+        entry = tensor.entry
+        yield StoredTensor(name, DTYPES[entry.dtype].name, entry.shape, entry.nbytes, tensor.read)
+
+
+def _of_file(path: Path) -> Iterator[StoredTensor]:
+    if path.suffix == ".pt2":
+        from growc.dialects.torch.operators.arrays import name_of, to_numpy
+        from growc.dialects.torch.programs.load import load
+
+        program = load(path).program
+        for name, held in {**program.state_dict, **program.constants}.items():
+            size = held.numel() * held.element_size()
+            yield StoredTensor(
+                name, name_of(held.dtype), tuple(held.shape), size, partial(to_numpy, held.detach())
+            )
+        return
+    yield from _of_onnx(path)
+
+
+def _of_onnx(path: Path) -> Iterator[StoredTensor]:
+    """Initializers, and the constants that nodes hold, of the graph and of all bodies and functions in it."""
+    import onnx_ir as ir
+
+    from growc.dialects.onnx.files.load import load
+
+    model = load(path)
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    for graph in graphs:
+        for each in (graph, *graph.subgraphs()):
+            for name, value in each.initializers.items():
+                if value.const_value is not None:
+                    yield _of_tensor(name, value.const_value)
+        for node in graph.all_nodes():
+            held = node.attributes.get("value")
+            if node.op_type == "Constant" and held is not None and held.type is ir.AttributeType.TENSOR:
+                yield _of_tensor(node.outputs[0].name or "", held.as_tensor())
+
+
+def _of_tensor(name: str, tensor: ir.TensorProtocol) -> StoredTensor:
+    shape = tuple(int(size) for size in tensor.shape.numpy())
+    return StoredTensor(name, tensor.dtype.name.lower(), shape, tensor.nbytes, partial(_values, tensor))
+
+
+def _values(tensor: ir.TensorProtocol) -> Array:
+    return np.asarray(tensor.numpy())

@@ -1,0 +1,217 @@
+"""What differs between two models, as lines of at most 80 columns and as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from growc.errors.json_data import Json
+from growc.errors.printable import printable, size_of
+from growc.plans.plan_to_json import one
+from growc.render.text import count, cut, many, short, table
+from growc.reports.difference import Difference, Growth, Side
+from growc.reports.tensor_changes import Kind, TensorChange
+
+WIDTH = 80
+
+SHOWN = 12
+"""Groups of weights, and operators, that are listed without `--all`."""
+
+SIGNS: dict[Kind, str] = {
+    "new": "+",
+    "gone": "-",
+    "renamed": "=",
+    "resized": "~",
+    "retyped": "~",
+    "changed": "~",
+}
+
+
+def difference_lines(found: Difference, *, everything: bool = False) -> Iterator[str]:
+    """The difference as a person reads it."""
+    before, after = found.before, found.after
+    yield from _fitted([f"{before.path.name} -> {after.path.name}"])
+    if found.same:
+        yield ""
+        yield f"Nothing differs: axes, layers, operators and all {many(found.equal, 'tensor')} are the same."
+        return
+    rows = list(_sizes(found))
+    yield from ["", *(f"  {line}" for line in table(rows))] if rows else []
+    yield from _operators(found, everything)
+    yield from _weights(found, everything)
+    yield from _growth(found)
+    if found.uncompared:
+        yield ""
+        yield "Not compared:"
+        yield from (f"  {line}" for told in found.uncompared for line in _wrapped(told))
+
+
+def _sizes(found: Difference) -> Iterator[tuple[str, str]]:
+    before, after = found.before, found.after
+    if not found.one_form:
+        yield "form", f"{before.form} -> {after.form}"
+    if before.parameters != after.parameters:
+        yield "parameters", " -> ".join("?" if n is None else count(n) for n in _parameters(found))
+    if before.nbytes != after.nbytes:
+        yield "stored", f"{size_of(before.nbytes)} -> {size_of(after.nbytes)}"
+    for name, sizes in found.axes.items():
+        yield name, " -> ".join("/".join(map(str, size)) or "none" for size in sizes)
+
+
+def _parameters(found: Difference) -> tuple[int | None, int | None]:
+    return found.before.parameters, found.after.parameters
+
+
+def _operators(found: Difference, everything: bool) -> Iterator[str]:
+    rows = [(name, f"{a} -> {b}") for name, (a, b) in found.operators.items()]
+    for (operator, name, value), (a, b) in found.attributes.items():
+        rows.append((f"{operator} with {name} {value}", f"{a} -> {b}"))
+    if found.rewired:
+        yield ""
+        yield "Operators: the same ones, put together in another way."
+    if not rows:
+        return
+    yield ""
+    yield "Operators:"
+    shown = rows if everything else rows[:SHOWN]
+    yield from _fitted(f"  {line}" for line in table((cut(name, 54), told) for name, told in shown))
+    yield from [f"  … {len(rows) - len(shown)} more (--all)"] if len(rows) > len(shown) else []
+
+
+def _weights(found: Difference, everything: bool) -> Iterator[str]:
+    changes = found.weights
+    if not changes and not found.equal:
+        return
+    kinds = [kind for kind in SIGNS if any(change.kind == kind for change in changes)]
+    tally = ", ".join(f"{sum(c.kind == kind for c in changes)} {kind}" for kind in kinds)
+    yield ""
+    yield f"Weights: {found.equal} equal{', ' if tally else ''}{tally}."
+    groups = [[change] for change in changes] if everything else list(grouped(changes))
+    shown = groups if everything else groups[:SHOWN]
+    rows = [_row(group) for group in shown]
+    if everything:
+        yield from (f"  {line}".rstrip() for line in table(rows))
+    elif rows:
+        told = max(len(told) for _, told in rows)
+        room = max(24, WIDTH - 5 - told)
+        yield from _fitted(f"  {line}" for line in table((cut(name, room), told) for name, told in rows))
+    hidden = sum(map(len, groups[len(shown) :]))
+    if hidden or len(groups) < len(changes):
+        yield f"  … {hidden} more (--all)" if hidden else "  (--all lists every one)"
+
+
+def grouped(changes: Iterable[TensorChange]) -> Iterator[list[TensorChange]]:
+    """Changes whose names differ in numbers alone, and that are alike, in the order of the first of each."""
+    found: dict[object, list[TensorChange]] = {}
+    for change in changes:
+        key = change.kind, _pattern(change.name), change.before, change.after, _pattern(change.was)
+        found.setdefault(key, []).append(change)
+    yield from found.values()
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"\d+", "*", name)
+
+
+def _row(group: Sequence[TensorChange]) -> tuple[str, str]:
+    first = group[0]
+    name = first.name if len(group) == 1 else _pattern(first.name)
+    told = {
+        "new": f"{_shape(first.after)}",
+        "gone": f"{_shape(first.before)}",
+        "renamed": f"was {first.was if len(group) == 1 else _pattern(first.was)}",
+        "resized": f"{_shape(first.before)} -> {_shape(first.after)}",
+        "retyped": f"{first.was}, {_apart(group)}",
+        "changed": _apart(group),
+    }[first.kind]
+    told = cut(told, 44) if first.kind == "renamed" else told
+    return f"{SIGNS[first.kind]} {name}", told + (f"   × {len(group)}" if len(group) > 1 else "")
+
+
+def _shape(shape: tuple[int, ...] | None) -> str:
+    return str(list(shape or ()))
+
+
+def _apart(group: Sequence[TensorChange]) -> str:
+    """`by 1.2e-03`, `by 1.0e-03 to 2.0e-01`; in kind, where it is no number."""
+    known = sorted(change.relative for change in group if change.relative is not None)
+    if len(known) < len(group):
+        return "in kind"
+    ends = list(dict.fromkeys((short(known[0]), short(known[-1]))))
+    return f"by {' to '.join(ends)}"
+
+
+def _growth(found: Difference) -> Iterator[str]:
+    growth = found.growth
+    if growth is None:
+        return
+    yield ""
+    yield from _wrapped(_origin(found, growth))
+    for number, recipe in enumerate(growth.recipes, 1):
+        yield from [f"  {number}."] if len(growth.recipes) > 1 else []
+        yield from (f"    {line}" for line in recipe)
+
+
+def _origin(found: Difference, growth: Growth) -> str:
+    before, after = found.before.path.name, found.after.path.name
+    steps = "this recipe" if len(growth.recipes) == 1 else f"these {len(growth.recipes)} recipes"
+    return {
+        True: f"{after} was grown from {before}, by {steps}:",
+        False: f"{after} was grown by {steps}, and not from {before} as it is (the sizes differ):",
+        None: f"{after} was grown by {steps}, perhaps from {before}:",
+    }[growth.from_first]
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(printable(text), WIDTH - 2, break_on_hyphens=False)
+
+
+def _fitted(lines: Iterable[str]) -> Iterator[str]:
+    yield from (cut(line, WIDTH) for line in lines)
+
+
+# --------------------------------------------------------------------------------------------- as data
+
+
+def difference_data(found: Difference) -> dict[str, Json]:
+    """What `growc diff --json` prints."""
+    growth = found.growth
+    return {
+        "same": found.same,
+        "models": [_side(side) for side in (found.before, found.after)],
+        "axes": {name: {"before": one(a), "after": one(b)} for name, (a, b) in found.axes.items()},
+        "operators": {name: {"before": a, "after": b} for name, (a, b) in found.operators.items()},
+        "attributes": [
+            {"operator": operator, "name": name, "value": value, "before": a, "after": b}
+            for (operator, name, value), (a, b) in found.attributes.items()
+        ],
+        "rewired": found.rewired,
+        "equal": found.equal,
+        "weights": [_change(change) for change in found.weights],
+        "growth": None
+        if growth is None
+        else {"recipes": [list(r) for r in growth.recipes], "from_first": growth.from_first},
+        "uncompared": list(found.uncompared),
+    }
+
+
+def _side(side: Side) -> dict[str, Json]:
+    return {
+        "model": side.path.name,
+        "form": side.form,
+        "parameters": side.parameters,
+        "bytes": side.nbytes,
+    }
+
+
+def _change(change: TensorChange) -> dict[str, Json]:
+    return {
+        "name": change.name,
+        "kind": change.kind,
+        "before": None if change.before is None else list(change.before),
+        "after": None if change.after is None else list(change.after),
+        "relative": change.relative,
+        "was": change.was,
+    }

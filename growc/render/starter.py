@@ -1,0 +1,160 @@
+"""A starter recipe as text: the active statement, those offered behind `#`, and what is frozen, with reasons."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from growc import grammar
+from growc.errors.printable import printable
+from growc.errors.source import Source
+from growc.passes.finish.assemble import count_parameters
+from growc.passes.roles.why_tied import frozen_axes
+from growc.render.inspection import node_text
+from growc.render.text import count
+from growc.reports.starter import Offer, Starter, starter
+
+if TYPE_CHECKING:
+    from growc.reports.starter import Model
+
+WIDTH = 80
+
+SHOWN = 12
+"""Frozen places that are told; `growc inspect --json` has all."""
+
+MEANINGS = {
+    "hidden": "the residual stream, in every layer at once",
+    "heads": "heads of attention",
+    "kv_heads": "heads of keys and values, which groups of `heads` share",
+    "head_dim": "the width of a head",
+    "ffn": "inner units of feed-forward blocks",
+    "vocab": "entries of the table of tokens",
+    "positions": "entries of the table of positions",
+    "experts": "networks that a router chooses among",
+    "channels": "channels of convolutions",
+    "layers": "equal parts, one behind the other",
+}
+"""What each axis of docs/language.md is."""
+
+
+def init(model: Model, *, example_inputs: object = None) -> str:
+    """A commented recipe with all that a model can take, which `plan` and `apply` take as it is.
+
+    `example_inputs` are as for `plan`. Raises GrowError where the model cannot be read.
+
+    >>> recipe = init("gpt2.onnx")  # doctest: +SKIP
+    """
+    return starter_text(starter(model, example_inputs=example_inputs))
+
+
+def starter_text(made: Starter) -> str:
+    """The recipe, in canonical form."""
+    lines = [*_head(made), *_axes(made), *_parts(made), *_frozen(made), *_expectation(made)]
+    return grammar.format(grammar.parse(Source("<starter>", "\n".join(lines) + "\n")))
+
+
+def _head(made: Starter) -> Iterator[str]:
+    c = made.analysis
+    parameters = count(count_parameters(c.axes, c.ties))
+    yield from _told(f"A starter recipe for {c.path.name} ({parameters} parameters).")
+    offers = [*made.axes, *made.unnamed, *made.scoped, *made.layers, *made.head]
+    if any(one.statement for one in offers):
+        yield "#"
+        yield from _told(
+            "Statements behind a `#` without a space are offers: this model takes each of them as it is. "
+            "Sizes are expressions or numbers. Axes in them mean the model before the statement."
+        )
+    else:
+        yield "#"
+        yield from _told("Nothing in this model can be changed. As it is, the recipe copies the model.")
+
+
+def _axes(made: Starter) -> Iterator[str]:
+    for one in made.axes:
+        yield from _offer(one, _sized(one), made.active)
+    for one in made.unnamed:
+        yield from _offer(one, _sized(one), made.active)
+    if made.more:
+        yield ""
+        yield from _told(f"… and {made.more} more axes without a name.")
+
+
+def _parts(made: Starter) -> Iterator[str]:
+    for one in made.layers:
+        yield from _offer(one, _sized(one), made.active)
+    for one in made.scoped:
+        yield from _offer(one, f"{one.axis} in one part of the model alone", made.active)
+    for one in made.head:
+        yield from _offer(one, "The head gets a weight of its own, apart from the table", made.active)
+
+
+def _offer(one: Offer, told: str, active: Offer | None) -> Iterator[str]:
+    """A comment of a few lines, then the statement, if there is any."""
+    yield ""
+    yield from _told(f"{told}. {_claim(one, active)}")
+    if one.statement:
+        own = active is not None and one.statement == active.statement
+        yield from [one.statement] if own else ["#" + line for line in _broken(one.statement)]
+
+
+def _sized(one: Offer) -> str:
+    """`ffn: inner units of feed-forward blocks, 384 now`."""
+    meaning = f": {MEANINGS[one.axis]}" if one.axis in MEANINGS else ""
+    return f"{one.axis}{meaning}, {' and '.join(map(str, one.sizes))} now"
+
+
+def _claim(one: Offer, active: Offer | None) -> str:
+    """Whether it is exact, and where it can stand."""
+    if not one.statement:
+        return f"Stays as it is: {one.verdict.cause}."
+    exact = "Exact." if one.verdict.exact else f"Not exact: {one.verdict.cause}."
+    if one.beside:
+        return exact
+    assert active is not None
+    return f"{exact} In the place of `{active.statement}`, not beside it."
+
+
+def _broken(statement: str) -> Sequence[str]:
+    """A block in lines of its own; any other statement in one line."""
+    if not statement.startswith("in "):
+        return [statement]
+    header, _, body = statement.partition(" { ")
+    return [f"{header} {{", f"    {body.removesuffix(' }')}", "}"]
+
+
+def _frozen(made: Starter) -> Iterator[str]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for frozen in frozen_axes(made.analysis.axes):
+        place = f"axis {frozen.axis} of {frozen.weight}"
+        groups.setdefault((node_text(frozen.node), frozen.cause), []).append(place)
+    if groups:
+        yield ""
+        yield from _told("Frozen, with what freezes it:")
+    for (node, cause), places in islice(groups.items(), SHOWN):
+        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield from _told(f"{places[0]}{more}: {cause} ({node}).", hanging="    ")
+    if len(groups) > SHOWN:
+        yield from _told(f"… {len(groups) - SHOWN} more (`growc inspect --json`)")
+
+
+def _expectation(made: Starter) -> Iterator[str]:
+    yield ""
+    inexact = [
+        one
+        for one in (*made.axes, *made.unnamed, *made.scoped, *made.layers)
+        if one.statement and not one.verdict.exact
+    ]
+    if made.active is not None or not inexact:
+        yield from _told("Nothing is written unless the result computes the same function.")
+        if inexact:
+            yield from _told("Take this out for what is not exact.")
+        yield "expect exact"
+
+
+def _told(text: str, hanging: str = "") -> Iterable[str]:
+    """A comment, in lines that a terminal shows whole; names in it may have any characters."""
+    wide = WIDTH - 2
+    lines = textwrap.wrap(printable(text), wide, subsequent_indent=hanging, break_on_hyphens=False)
+    return [f"# {line}" for line in lines]

@@ -1,0 +1,230 @@
+"""Two models beside each other: axes, layers, operators, and every stored tensor, read by chunks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from growc.errors.brief import brief
+from growc.errors.diagnostic import GrowError
+from growc.errors.json_data import Json, texts
+from growc.errors.progress import Progress, quiet
+from growc.formats.compiler import compiled
+from growc.formats.protocol import form_of
+from growc.formats.provenance import recipe_of, replayable
+from growc.formats.stored_tensors import StoredTensor, form_name, stored_tensors
+from growc.passes.finish.assemble import count_parameters
+from growc.reports.tensor_changes import TensorChange, tensor_changes
+from growc.resolve.bound import Resolved
+
+if TYPE_CHECKING:
+    from growc.passes.compilation import Analysis
+
+Key = TypeVar("Key")
+Of = TypeVar("Of")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two. axes: the sizes of each, and of `layers`. problem: why nothing is known of axes and
+    operators.
+    """
+
+    __repr__ = brief
+
+    path: Path
+    form: str
+    parameters: int | None
+    nbytes: int
+    axes: Mapping[str, tuple[int, ...]]
+    operators: Counter[str] = field(repr=False)
+    attributes: Counter[tuple[str, str, str]] = field(repr=False)
+    wiring: bytes = field(repr=False)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How the second model came to be, by the records in it: recipes, the first one first. from_first:
+    whether it was planned that the first model becomes the second; None where that was not to be told.
+    """
+
+    recipes: tuple[tuple[str, ...], ...]
+    from_first: bool | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What differs between two models. equal: tensors that are equal in every byte. uncompared: what could
+    not be compared, and why.
+    """
+
+    __repr__ = brief
+
+    before: Side
+    after: Side
+    weights: tuple[TensorChange, ...]
+    equal: int
+    growth: Growth | None
+    uncompared: tuple[str, ...]
+
+    @property
+    def axes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The axes whose sizes differ; no size where a model has no such axis."""
+        return dict(_changed(self.before.axes, self.after.axes, ()))
+
+    @property
+    def operators(self) -> dict[str, tuple[int, int]]:
+        """The operators of which one model has more, where both are of one form."""
+        return dict(_changed(self.before.operators, self.after.operators, 0)) if self.one_form else {}
+
+    @property
+    def attributes(self) -> dict[tuple[str, str, str], tuple[int, int]]:
+        """How often each operator has a value of an attribute, of operators that both have equally often."""
+        found = _changed(self.before.attributes, self.after.attributes, 0) if self.one_form else ()
+        return {key: counts for key, counts in found if key[0] not in self.operators}
+
+    @property
+    def rewired(self) -> bool:
+        """Whether the same operators are put together in another way."""
+        known = self.one_form and not self.before.problem and not self.after.problem
+        alike = known and not self.operators and not self.attributes
+        return alike and self.before.wiring != self.after.wiring
+
+    @property
+    def one_form(self) -> bool:
+        """Whether both are stored in the same form."""
+        return self.before.form == self.after.form
+
+    @property
+    def same(self) -> bool:
+        """Whether all could be compared, and nothing differs."""
+        found = self.axes or self.operators or self.attributes or self.weights or self.uncompared
+        return self.one_form and not found and not self.rewired
+
+
+def diff(before: str | Path, after: str | Path, *, progress: Progress = quiet) -> Difference:
+    """What differs between two models on disk: ONNX files, `.pt2` programs, checkpoint directories, configs.
+
+    Tensors are compared by name, and those that one model alone has by their bytes. Raises GrowError (G309,
+    G310) where one of the models cannot be read.
+
+    >>> diff("gpt2.onnx", "gpt2.grown.onnx").axes  # doctest: +SKIP
+    {'ffn': ((3072,), (6144,))}
+    """
+    paths = Path(before), Path(after)
+    progress("reading both models", 0, 0)
+    analyses = [_analysed(path) for path in paths]
+    known = [[w.name for w in a.graph.weights] if a is not None else [] for a, _ in analyses]
+    held, others = (stored_tensors(path, names) for path, names in zip(paths, known, strict=True))
+    sides = [
+        _side(path, *found, stored)
+        for path, found, stored in zip(paths, analyses, (held, others), strict=True)
+    ]
+    comparable = bool(held and others)
+    changes = list(tensor_changes(held, others, progress)) if comparable else []
+    both = len(held.keys() & others.keys())
+    equal = both - sum(change.kind not in ("new", "gone", "renamed") for change in changes)
+    growth = _growth(sides, others)
+    told = tuple(_uncompared(sides, held, others))
+    return Difference(sides[0], sides[1], tuple(changes), equal, growth, told)
+
+
+def _analysed(path: Path) -> tuple[Analysis | None, str]:
+    """The analysis of a model; why there is none of one that can be read."""
+    try:
+        return compiled(Resolved(()), path, analysis_only=True), ""
+    except GrowError as error:
+        first = error.diagnostics[0]
+        if first.code in ("G309", "G310") and not path.is_dir():
+            raise
+        return None, f"{first.message} ({first.code})"
+
+
+def _side(path: Path, c: Analysis | None, problem: str, held: Mapping[str, StoredTensor]) -> Side:
+    nbytes = sum(tensor.nbytes for tensor in held.values())
+    if c is None:
+        return Side(path, form_name(path), None, nbytes, {}, Counter(), Counter(), b"", problem)
+    axes = {name: tuple(c.roles.sizes(name)) for name in c.roles.axes}
+    axes |= {"layers": tuple(len(run.layers) for run in c.layers.runs)} if c.layers.runs else {}
+    nodes = c.graph.nodes
+    plain = Counter(
+        (node.kind, key, _spelt(value)) for node in nodes for key, value in node.attributes.items()
+    )
+    operators = Counter(node.kind for node in nodes)
+    parameters = count_parameters(c.axes, c.ties)
+    return Side(path, form_name(path), parameters, nbytes, axes, operators, plain, _wiring(c))
+
+
+def _spelt(value: object) -> str:
+    """An attribute as text; of a tensor its digest, and nothing of what has a name of its own in memory."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)} {blake2b(value.tobytes(), digest_size=8).hexdigest()}"
+    if isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    return repr([_spelt(one) for one in value]) if isinstance(value, list | tuple) else type(value).__name__
+
+
+def _wiring(c: Analysis) -> bytes:
+    """A digest of which operators read what: results by their place in the order, tensors by their names."""
+    place = {id(value): f"{k}.{j}" for k, n in enumerate(c.graph.nodes) for j, value in enumerate(n.outputs)}
+    found = blake2b(digest_size=16)
+    for node in c.graph.nodes:
+        read = [
+            "" if v is None else v.weight.name if v.weight is not None else place.get(id(v), v.name)
+            for v in node.inputs
+        ]
+        found.update(repr((node.kind, read)).encode())
+    found.update(repr([place.get(id(value), value.name) for value in c.graph.outputs]).encode())
+    return found.digest()
+
+
+def _changed(
+    before: Mapping[Key, Of], after: Mapping[Key, Of], none: Of
+) -> Iterator[tuple[Key, tuple[Of, Of]]]:
+    for key in dict.fromkeys((*before, *after)):
+        pair = before.get(key, none), after.get(key, none)
+        if pair[0] != pair[1]:
+            yield key, pair
+
+
+def _uncompared(
+    sides: Sequence[Side], before: Mapping[str, StoredTensor], after: Mapping[str, StoredTensor]
+) -> Iterator[str]:
+    for side, held in zip(sides, (before, after), strict=True):
+        if side.problem:
+            yield f"axes and operators: of `{side.path.name}` they are not known: {side.problem}"
+        if not held:
+            yield f"weights: `{side.path.name}` has none"
+    if sides[0].form != sides[1].form:
+        forms = " and ".join(f"a{'n' * (side.form[0] in 'AO')} {side.form}" for side in sides)
+        yield f"operators: {forms} spell them in ways of their own"
+        if before and after and not before.keys() & after.keys():
+            yield "weights: no tensor has the same name in both"
+
+
+def _growth(sides: Sequence[Side], held: Mapping[str, StoredTensor]) -> Growth | None:
+    """How the second model was grown since it was the first one, or since nobody knows."""
+    earlier, later = (_history(side.path) for side in sides)
+    if len(later) <= len(earlier) or later[: len(earlier)] != earlier:
+        return None
+    records = later[len(earlier) :]
+    recipes = tuple(tuple(texts(record["recipe"])) for record in records)
+    if len(records) > 1 or sides[0].form != sides[1].form:
+        return Growth(recipes, None)
+    try:
+        plan = compiled(replayable(recipe_of(records[0])), sides[0].path).plan
+    except GrowError:
+        return Growth(recipes, None)
+    sizes = all(held[w.name].shape == w.after for w in plan.weights if w.name in held)
+    return Growth(recipes, sizes and plan.parameters[1] == sides[1].parameters)
+
+
+def _history(path: Path) -> list[dict[str, Json]]:
+    return form_of(path).history(path) if path.is_dir() or path.suffix != ".json" else []

@@ -1,0 +1,249 @@
+"""A starter recipe for a model: one statement for each axis that can be changed, each tried on the model.
+
+No table says what a kind of model can take: the compiler plans every statement that is offered, alone and
+beside the active one, on one analysis of the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from growc.algebra.space import Space, atoms_of, find
+from growc.errors.diagnostic import GrowError
+from growc.errors.source import Source
+from growc.formats.compiler import asked_of, compiled
+from growc.passes.axes.ties import tied_heads
+from growc.passes.lowering.resolve_axis import glob
+from growc.passes.lowering.scopes import numbers
+from growc.resolve.bound import Resolved
+from growc.resolve.resolve import load
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from growc.passes.compilation import Analysis
+
+    Model = str | Path | nn.Module
+
+FILLS = ("cyclic copy split random", "cyclic copy", "zero fill", "average fill")
+"""What new units are made of, the best to train with first."""
+
+FILLS_OF = {"vocab": ("average fill", *FILLS)}
+"""A new token is none of the old ones."""
+
+ORDERS = ("by whole with zero outputs", "by each with zero outputs", "by whole")
+"""How layers become more."""
+
+PREFERRED = ("ffn", "channels", "heads", "hidden", "experts", "kv_heads", "head_dim", "vocab", "positions")
+"""Which axis a starter changes: the first of these that can grow exactly."""
+
+MOST = 12
+"""Axes without a name of their own that are offered: each is tried."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the compiler says of statements. cause: why they are refused, or why they are not exact."""
+
+    valid: bool
+    exact: bool = False
+    cause: str = ""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One axis, or one part of a model. statement: what can be done with it; none where nothing can, and then
+    the verdict says why. beside: whether it can stand beside the active statement.
+    """
+
+    axis: str
+    sizes: tuple[int, ...]
+    statement: str
+    verdict: Verdict
+    beside: bool = True
+
+
+@dataclass(frozen=True)
+class Starter:
+    """What can be changed of a model. active: the one of the offers that is not commented out."""
+
+    analysis: Analysis
+    axes: tuple[Offer, ...]
+    unnamed: tuple[Offer, ...]
+    more: int
+    scoped: tuple[Offer, ...]
+    layers: tuple[Offer, ...]
+    head: tuple[Offer, ...]
+    active: Offer | None
+
+
+@dataclass
+class Trials:
+    """Statements, planned on one analysis; each text once."""
+
+    analysis: Analysis
+    known: dict[str, Verdict] = field(default_factory=dict)
+
+    def of(self, *statements: str) -> Verdict:
+        """Whether a recipe of these statements is valid, and exact."""
+        text = "\n".join(statements)
+        if text not in self.known:
+            self.known[text] = self._planned(text)
+        return self.known[text]
+
+    def _planned(self, text: str) -> Verdict:
+        try:
+            certificate = asked_of(self.analysis, load([Source("<starter>", text)], {})).plan.certificate
+        except GrowError as error:
+            return Verdict(False, cause=f"{error.diagnostics[0].message} ({error.diagnostics[0].code})")
+        return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
+
+    def best(self, candidates: Sequence[str]) -> tuple[str, Verdict]:
+        """The first exact candidate, else the first valid one, else none and why the first is refused."""
+        tried = []
+        for text in candidates:
+            tried.append((text, self.of(text)))
+            if tried[-1][1].exact:
+                return tried[-1]
+        valid = [one for one in tried if one[1].valid]
+        return valid[0] if valid else ("", tried[0][1] if tried else Verdict(False))
+
+
+def starter(model: Model, *, example_inputs: object = None) -> Starter:
+    """What can be changed of a model, tried by the compiler. Raises GrowError where it cannot be read."""
+    analysis = compiled(
+        Resolved(()), model, analysis_only=True, example_inputs=example_inputs, keep_class=True
+    )
+    trials = Trials(analysis)
+    roles = analysis.roles
+    apart = [
+        name
+        for name in roles.axes
+        if not (name == "kv_heads" and roles.axes[name] == roles.axes.get("heads"))
+    ]
+    axes = [_named(trials, name) for name in apart]
+    unnamed = list(_unnamed(analysis))
+    offered = [_offer(trials, text, (size,), str(2 * size)) for text, size in unnamed[:MOST]]
+    offered = [one for one in offered if one.statement]
+    active = _active([*axes, *offered])
+    named = [one for one in axes if one.statement]
+    parts = [
+        *_scoped(trials, named, [name for name in roles.scopes.names if name in ("encoder", "decoder")]),
+        *_in_layers(trials, named),
+    ]
+    layers = [_layers(trials)] if analysis.layers.runs else []
+    head = [Offer("head", (), *trials.best(["untie head"]))] if tied_heads(analysis.axes) else []
+    groups = (axes, offered, parts, layers, [one for one in head if one.statement])
+    axes, offered, parts, layers, head = ([_beside(trials, one, active) for one in group] for group in groups)
+    more = max(0, len(unnamed) - MOST)
+    return Starter(
+        analysis, tuple(axes), tuple(offered), more, tuple(parts), tuple(layers), tuple(head), active
+    )
+
+
+def _active(offers: Sequence[Offer]) -> Offer | None:
+    """The first exact growth, in the order of PREFERRED."""
+    exact = [one for one in offers if one.verdict.exact and one.statement.startswith("widen")]
+    return min(exact, key=lambda one: (*PREFERRED, one.axis).index(one.axis), default=None)
+
+
+def _beside(trials: Trials, offer: Offer, active: Offer | None) -> Offer:
+    """The offer, tried beside the active statement."""
+    if active is None or offer.statement in ("", active.statement):
+        return offer
+    beside = trials.of(active.statement, offer.statement)
+    fits = beside.valid and beside.exact >= offer.verdict.exact
+    return Offer(offer.axis, offer.sizes, offer.statement, offer.verdict, fits)
+
+
+def _offer(trials: Trials, axis: str, sizes: tuple[int, ...], larger: str = "") -> Offer:
+    """The best statement on an axis of width."""
+    return Offer(axis, sizes, *trials.best(list(_candidates(axis, sizes, larger or f"2 * {axis}"))))
+
+
+def _candidates(axis: str, sizes: tuple[int, ...], larger: str) -> Iterator[str]:
+    """Statements on an axis: to grow it, else to sort its units, else to drop some."""
+    yield from (f"widen {axis} to {larger} with {fill}" for fill in FILLS_OF.get(axis, FILLS))
+    yield f"reorder {axis} by magnitude"
+    if all(size % 2 == 0 for size in sizes):
+        half = str(sizes[0] // 2) if len(sizes) == 1 else f"{axis} / 2"
+        yield from (f"subclone {axis} to {half} by {ranking}" for ranking in ("magnitude", "first"))
+
+
+def _named(trials: Trials, name: str) -> Offer:
+    sizes = tuple(trials.analysis.roles.sizes(name))
+    return _offer(trials, name, sizes, "vocab + 64" if name == "vocab" else "")
+
+
+def _layers(trials: Trials) -> Offer:
+    found = tuple(numbers(trials.analysis.layers.runs))
+    texts = [f"stack layers to 2 * layers {order}" for order in ORDERS]
+    texts += ["subclone layers to layers - 1 by even"] if min(found) > 1 else []
+    return Offer("layers", found, *trials.best(texts))
+
+
+def _scoped(trials: Trials, named: Sequence[Offer], scopes: Sequence[str]) -> Iterator[Offer]:
+    """One statement in each scope: the first that is valid there alone."""
+    yield from (one for scope in scopes for one in _first_within(trials, named, scope))
+
+
+def _in_layers(trials: Trials, named: Sequence[Offer]) -> Iterator[Offer]:
+    """One statement on half of the layers."""
+    fewest = min(numbers(trials.analysis.layers.runs), default=0)
+    if fewest > 1:
+        yield from _first_within(trials, named, f"layers 0..{fewest // 2}")
+
+
+def _first_within(trials: Trials, named: Sequence[Offer], scope: str) -> Iterator[Offer]:
+    in_order = sorted(named, key=lambda one: PREFERRED.index(one.axis))
+    for one in in_order:
+        if scope.startswith("layers") and one.axis in ("hidden", "vocab", "positions"):
+            continue
+        text = f"in {scope} {{ {one.statement} }}"
+        verdict = trials.of(text)
+        if verdict.valid:
+            yield Offer(one.axis, one.sizes, text, verdict)
+            return
+
+
+# --------------------------------------------------------------------------- axes without a name of their own
+
+
+def _unnamed(c: Analysis) -> Iterator[tuple[str, int]]:
+    """Weight axes that nothing freezes and no role names, as a recipe spells them: equal parts once."""
+    taken = {find(x) for axes in c.roles.axes.values() for axis in axes for x in atoms_of(axis.spaces)}
+    places: dict[tuple[str, int, int], list[tuple[str, Space]]] = {}
+    for use in c.axes.graph.uses():
+        weight = use.weight
+        if weight is None or not weight.floating or not _can_be_quoted(weight.name):
+            continue
+        for k, space in enumerate(c.axes.of(use)):
+            atoms = {find(x) for x in atoms_of([space])}
+            fixed = not atoms or any(x.frozen for x in atoms) or atoms & taken
+            if not fixed and k < len(weight.shape) and weight.shape[k] > 1:
+                numbered = re.sub(r"(?<![^._/])\d+(?![^._/])", "*", weight.name)
+                places.setdefault((numbered, k, weight.shape[k]), []).append((weight.name, find(space)))
+    for (numbered, k, size), found in places.items():
+        spaces = {space for _, space in found}
+        atoms = {find(x) for x in atoms_of(spaces)}
+        if atoms & taken:
+            continue
+        taken |= atoms
+        together = len(spaces) > 1 and _matched(c, numbered) == {name for name, _ in found}
+        names = [numbered] if together else list(dict.fromkeys(name for name, _ in found))
+        yield from ((f'axis {k} of "{name}"', size) for name in names)
+
+
+def _can_be_quoted(name: str) -> bool:
+    """Whether a recipe can name a parameter: strings have no escapes, and globs no quotes."""
+    return name.isprintable() and name.isascii() and not set(name) & set('"*?')
+
+
+def _matched(c: Analysis, pattern: str) -> set[str]:
+    compiled_glob = re.compile(glob(pattern))
+    names = {use.weight.name for use in c.axes.graph.uses() if use.weight and use.weight.floating}
+    return {name for name in names if compiled_glob.fullmatch(name)}
