@@ -88,7 +88,10 @@ AFTER_DEPTH = (
 AFTER_EDIT = MATCH >> DEPTH >> AFTER_DEPTH
 """What is done again where only more is asked of a model that was edited."""
 
-PLANNING = ANALYSIS >> EDIT >> AFTER_EDIT
+AFTER_ANALYSIS = EDIT >> AFTER_EDIT
+"""What is done for each recipe on a model that was analysed before."""
+
+PLANNING = ANALYSIS >> AFTER_ANALYSIS
 """All but the class that stores the result."""
 
 PLANNED = tuple(dict.fromkeys(name for one in PLANNING for name in one.ensures))
@@ -108,6 +111,3 @@ HOLD = Pass(
 )
 
 PIPELINE = PLANNING >> HOLD
-
-AFTER_ANALYSIS = EDIT >> AFTER_EDIT >> HOLD
-"""What is done for each recipe on a model that was analysed before."""

@@ -95,10 +95,17 @@ def compiled(
 
 
 def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
-    """The result of a recipe on a model that was analysed before, which may be asked again and again."""
+    """What a recipe makes of a model that was analysed before; its class has not been asked (`held`)."""
     from growc.passes import AFTER_ANALYSIS, run
 
     return run(AFTER_ANALYSIS, replace(analysis, statements=resolved.statements))
+
+
+def held(result: Result) -> Result:
+    """The result in the class of its model, where that has one. Raises GrowError where it cannot hold it."""
+    from growc.passes import HOLD, run
+
+    return run(HOLD, result)
 
 
 def outside(ranks: Ranks = ALONE) -> Outside:

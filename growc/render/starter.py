@@ -1,9 +1,9 @@
-"""A starter recipe as text: the active statement, those offered behind `#`, and what is frozen, with reasons."""
+"""A starter recipe as text: what is active, what is offered behind `#`, and what is frozen and why."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -96,7 +96,7 @@ def _offer(one: Offer, told: str, active: Offer | None) -> Iterator[str]:
     yield from _told(f"{told}. {_claim(one, active)}")
     if one.statement:
         own = active is not None and one.statement == active.statement
-        yield from [one.statement] if own else ["#" + line for line in _broken(one.statement)]
+        yield one.statement if own else f"#{one.statement}"
 
 
 def _sized(one: Offer) -> str:
@@ -114,14 +114,6 @@ def _claim(one: Offer, active: Offer | None) -> str:
         return exact
     assert active is not None
     return f"{exact} In the place of `{active.statement}`, not beside it."
-
-
-def _broken(statement: str) -> Sequence[str]:
-    """A block in lines of its own; any other statement in one line."""
-    if not statement.startswith("in "):
-        return [statement]
-    header, _, body = statement.partition(" { ")
-    return [f"{header} {{", f"    {body.removesuffix(' }')}", "}"]
 
 
 def _frozen(made: Starter) -> Iterator[str]:

@@ -24,6 +24,7 @@ from growc.reports.tensor_changes import TensorChange, tensor_changes
 from growc.resolve.bound import Resolved
 
 if TYPE_CHECKING:
+    from growc.ir.graph import Value, Weight
     from growc.passes.compilation import Analysis
 
 Key = TypeVar("Key")
@@ -172,17 +173,28 @@ def _spelt(value: object) -> str:
 
 
 def _wiring(c: Analysis) -> bytes:
-    """A digest of which operators read what: results by their place in the order, tensors by their names."""
-    place = {id(value): f"{k}.{j}" for k, n in enumerate(c.graph.nodes) for j, value in enumerate(n.outputs)}
-    found = blake2b(digest_size=16)
+    """A digest of which operators read what, in whatever order they stand: of each result from those of its
+    operands, tensors and inputs by their names.
+    """
+    known: dict[Value, bytes] = {}
+
+    def of(value: Value | None) -> bytes:
+        if value is None:
+            return b"-"
+        name = value.name if value.weight is None else _stored(value.weight)
+        return known.get(value, name.encode(errors="replace"))
+
     for node in c.graph.nodes:
-        read = [
-            "" if v is None else v.weight.name if v.weight is not None else place.get(id(v), v.name)
-            for v in node.inputs
-        ]
-        found.update(repr((node.kind, read)).encode())
-    found.update(repr([place.get(id(value), value.name) for value in c.graph.outputs]).encode())
-    return found.digest()
+        read = [node.kind.encode(), *map(of, node.inputs)]
+        for number, result in enumerate(node.outputs):
+            known[result] = blake2b(repr((number, read)).encode(), digest_size=16).digest()
+    every = [*sorted(known.values()), *map(of, c.graph.outputs)]
+    return blake2b(b"".join(every), digest_size=16).digest()
+
+
+def _stored(weight: Weight) -> str:
+    """A tensor by its name, but for numbers, which exporters name and share at will."""
+    return weight.name if weight.floating and weight.elements > 1 else "a number"
 
 
 def _changed(

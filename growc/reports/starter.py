@@ -7,25 +7,27 @@ beside the active one, on one analysis of the model.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.space import Space, atoms_of, find
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source
-from growc.formats.compiler import asked_of, compiled
+from growc.formats.compiler import asked_of, compiled, held
 from growc.passes.axes.ties import tied_heads
 from growc.passes.lowering.resolve_axis import glob
 from growc.passes.lowering.scopes import numbers
+from growc.recipe.syntax_tree import Stack, SubcloneLayers
 from growc.resolve.bound import Resolved
 from growc.resolve.resolve import load
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from growc.passes.compilation import Analysis
+    from growc.passes.compilation import Analysis, Result
 
     Model = str | Path | nn.Module
 
@@ -83,42 +85,73 @@ class Starter:
 
 @dataclass
 class Trials:
-    """Statements, planned on one analysis; each text once."""
+    """Statements, planned on one analysis; each text once. again: analyses the model once more."""
 
     analysis: Analysis
+    again: Callable[[], Analysis]
     known: dict[str, Verdict] = field(default_factory=dict)
 
     def of(self, *statements: str) -> Verdict:
-        """Whether a recipe of these statements is valid, and exact."""
+        """What the graph makes of a recipe of these statements, whatever class stores the result."""
         text = "\n".join(statements)
         if text not in self.known:
-            self.known[text] = self._planned(text)
+            self.known[text] = _verdict(lambda: self._planned(text))
         return self.known[text]
 
-    def _planned(self, text: str) -> Verdict:
-        try:
-            certificate = asked_of(self.analysis, load([Source("<starter>", text)], {})).plan.certificate
-        except GrowError as error:
-            return Verdict(False, cause=f"{error.diagnostics[0].message} ({error.diagnostics[0].code})")
-        return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
+    def _planned(self, text: str) -> Result:
+        resolved = load([Source("<starter>", text)], {})
+        moving = any(isinstance(b.statement, Stack | SubcloneLayers) for b in resolved.statements)
+        return asked_of(
+            self.again() if moving else self.analysis, resolved
+        )  # layers move in the model itself
 
-    def best(self, candidates: Sequence[str]) -> tuple[str, Verdict]:
-        """The first exact candidate, else the first valid one, else none and why the first is refused."""
-        tried = []
+    def _held(self, text: str) -> Result:
+        return held(self._planned(text))
+
+    def best(self, *ways: Sequence[str]) -> tuple[str, Verdict]:
+        """Of each way the first exact candidate, else the first valid one: that of the first way that the
+        class of the model can hold, too. Else none, and why the first is refused. What a class can hold takes
+        long to find out, and depends on sizes: it is asked once a way.
+        """
+        causes = []
+        for candidates in ways:
+            found = self._best_of(candidates)
+            verdict = self.of(found)
+            if verdict.valid:
+                verdict = _verdict(partial(self._held, found))
+            if verdict.valid:
+                return found, verdict
+            causes.append(verdict)
+        return "", causes[0]
+
+    def _best_of(self, candidates: Sequence[str]) -> str:
+        valid = []
         for text in candidates:
-            tried.append((text, self.of(text)))
-            if tried[-1][1].exact:
-                return tried[-1]
-        valid = [one for one in tried if one[1].valid]
-        return valid[0] if valid else ("", tried[0][1] if tried else Verdict(False))
+            verdict = self.of(text)
+            if verdict.exact:
+                return text
+            valid += [text] if verdict.valid else []
+        return [*valid, *candidates][0]
+
+
+def _verdict(plan: Callable[[], Result]) -> Verdict:
+    try:
+        certificate = plan().plan.certificate
+    except GrowError as error:
+        return Verdict(False, cause=f"{error.diagnostics[0].message} ({error.diagnostics[0].code})")
+    return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
 
 
 def starter(model: Model, *, example_inputs: object = None) -> Starter:
     """What can be changed of a model, tried by the compiler. Raises GrowError where it cannot be read."""
-    analysis = compiled(
-        Resolved(()), model, analysis_only=True, example_inputs=example_inputs, keep_class=True
-    )
-    trials = Trials(analysis)
+
+    def analysed() -> Analysis:
+        return compiled(
+            Resolved(()), model, analysis_only=True, example_inputs=example_inputs, keep_class=True
+        )
+
+    analysis = analysed()
+    trials = Trials(analysis, analysed)
     roles = analysis.roles
     apart = [
         name
@@ -162,16 +195,16 @@ def _beside(trials: Trials, offer: Offer, active: Offer | None) -> Offer:
 
 def _offer(trials: Trials, axis: str, sizes: tuple[int, ...], larger: str = "") -> Offer:
     """The best statement on an axis of width."""
-    return Offer(axis, sizes, *trials.best(list(_candidates(axis, sizes, larger or f"2 * {axis}"))))
+    return Offer(axis, sizes, *trials.best(*_candidates(axis, sizes, larger or f"2 * {axis}")))
 
 
-def _candidates(axis: str, sizes: tuple[int, ...], larger: str) -> Iterator[str]:
+def _candidates(axis: str, sizes: tuple[int, ...], larger: str) -> Iterator[list[str]]:
     """Statements on an axis: to grow it, else to sort its units, else to drop some."""
-    yield from (f"widen {axis} to {larger} with {fill}" for fill in FILLS_OF.get(axis, FILLS))
-    yield f"reorder {axis} by magnitude"
+    yield [f"widen {axis} to {larger} with {fill}" for fill in FILLS_OF.get(axis, FILLS)]
+    yield [f"reorder {axis} by magnitude"]
     if all(size % 2 == 0 for size in sizes):
         half = str(sizes[0] // 2) if len(sizes) == 1 else f"{axis} / 2"
-        yield from (f"subclone {axis} to {half} by {ranking}" for ranking in ("magnitude", "first"))
+        yield [f"subclone {axis} to {half} by {ranking}" for ranking in ("magnitude", "first")]
 
 
 def _named(trials: Trials, name: str) -> Offer:
@@ -181,9 +214,9 @@ def _named(trials: Trials, name: str) -> Offer:
 
 def _layers(trials: Trials) -> Offer:
     found = tuple(numbers(trials.analysis.layers.runs))
-    texts = [f"stack layers to 2 * layers {order}" for order in ORDERS]
-    texts += ["subclone layers to layers - 1 by even"] if min(found) > 1 else []
-    return Offer("layers", found, *trials.best(texts))
+    deeper = [f"stack layers to 2 * layers {order}" for order in ORDERS]
+    shallower = [["subclone layers to layers - 1 by even"]] if min(found) > 1 else []
+    return Offer("layers", found, *trials.best(deeper, *shallower))
 
 
 def _scoped(trials: Trials, named: Sequence[Offer], scopes: Sequence[str]) -> Iterator[Offer]:
@@ -199,15 +232,13 @@ def _in_layers(trials: Trials, named: Sequence[Offer]) -> Iterator[Offer]:
 
 
 def _first_within(trials: Trials, named: Sequence[Offer], scope: str) -> Iterator[Offer]:
-    in_order = sorted(named, key=lambda one: PREFERRED.index(one.axis))
-    for one in in_order:
-        if scope.startswith("layers") and one.axis in ("hidden", "vocab", "positions"):
-            continue
-        text = f"in {scope} {{ {one.statement} }}"
-        verdict = trials.of(text)
-        if verdict.valid:
-            yield Offer(one.axis, one.sizes, text, verdict)
-            return
+    """A statement in a scope: the first that the graph can take there, if the class can, too."""
+    outside = ("hidden", "vocab", "positions") if scope.startswith("layers") else ()
+    inside = sorted((o for o in named if o.axis not in outside), key=lambda one: PREFERRED.index(one.axis))
+    texts = {f"in {scope} {{ {one.statement} }}": one for one in inside}
+    text, verdict = trials.best(list(texts)) if texts else ("", Verdict(False))
+    if text:
+        yield Offer(texts[text].axis, texts[text].sizes, text, verdict)
 
 
 # --------------------------------------------------------------------------- axes without a name of their own
