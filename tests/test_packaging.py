@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -17,7 +18,12 @@ from growc.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGE_DIR = {"growc": "growc", "growc.passes": "passes", "growc.grammar": "grammar"}
+PACKAGE_DIR = {
+    "growc": "growc",
+    "growc.passes": "passes",
+    "growc.grammar": "grammar",
+    "growc.examples": "examples",
+}
 
 
 def packages_under(name: str, folder: str) -> set[str]:
@@ -85,20 +91,59 @@ def test_types_are_shipped():
     assert (ROOT / "growc/py.typed").read_bytes() == b""
 
 
-def test_the_wheel_has_the_mark_of_types_and_the_grammar(tmp_path):
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the tree."""
     pytest.importorskip("setuptools", "77")
+    folder = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path)
-    for folder in ("growc", "passes", "grammar"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / name, folder)
+    for source in PACKAGE_DIR.values():
+        if not (folder / source).exists():
+            shutil.copytree(ROOT / source, folder / source, ignore=shutil.ignore_patterns("__pycache__"))
     build = "from setuptools.build_meta import build_wheel; print(build_wheel('.'))"
-    done = subprocess.run([sys.executable, "-c", build], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", build], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
-    with zipfile.ZipFile(tmp_path / done.stdout.split()[-1]) as wheel:
+    return folder / done.stdout.split()[-1]
+
+
+def test_the_wheel_has_the_mark_of_types_and_the_grammar(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
         extension = ("package.json", "extension.js", "syntaxes/grow.tmLanguage.json")
         wanted = {"growc/py.typed", "growc/grammar/grow.lark"}
         wanted |= {f"growc/editor/vscode/{name}" for name in extension}
-        assert wanted <= set(wheel.namelist())
+        assert wanted <= set(archive.namelist())
+
+
+def test_the_wheel_has_every_recipe_and_no_model(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name for name in archive.namelist() if name.startswith("growc/examples/")}
+    assert {f"growc/{path.relative_to(ROOT)}" for path in ROOT.glob("examples/*/recipe.grow")} <= found
+    assert {Path(name).suffix for name in found} == {".py", ".grow", ".md", ".npz"}
+
+
+def test_an_installed_growc_lists_and_copies_its_recipes(wheel: Path, tmp_path: Path) -> None:
+    """In an environment that has growc from its wheel and no repository; other packages are those here."""
+    home = tmp_path / "env"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    [packages] = home.glob("lib/python*/site-packages")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    code = "import growc, growc.cli.main as m, sys; print(growc.__file__); sys.exit(m.main(sys.argv[1:]))"
+
+    def run(*arguments: str) -> str:
+        command = [str(home / "bin/python"), "-c", code, *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(str(packages))
+        return done.stdout
+
+    assert len(run("recipes").splitlines()) == 1 + len(list(ROOT.glob("examples/*/recipe.grow")))
+    run("recipes", "reorder", "-o", "sorted.grow")
+    assert (tmp_path / "sorted.grow").read_bytes() == (ROOT / "examples/26-reorder/recipe.grow").read_bytes()
+    assert (tmp_path / "digits.npz").exists()
+    assert "exact" in run("plan", "sorted.grow", str(ROOT / "examples/models/tiny-vit.onnx"))
 
 
 @pytest.mark.parametrize(

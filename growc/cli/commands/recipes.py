@@ -10,6 +10,7 @@ from growc.cli.command import Command
 from growc.cli.given import take_json
 from growc.cli.output import say, say_json
 from growc.errors.diagnostic import wrong
+from growc.errors.json_data import Json
 
 if TYPE_CHECKING:
     from growc.reports.shipped_recipes import ShippedRecipe
@@ -35,7 +36,7 @@ def run(options: Namespace) -> int:
         if options.out is not None:
             raise wrong("`-o` copies one recipe, and none is named", "`growc recipes NAME -o FILE`")
         if options.json:
-            say_json([{"name": one.name, "title": one.title, "paper": one.paper} for one in recipes()])
+            say_json({"recipes": [about(one) for one in recipes()]})
         else:
             say(table((one.name, cut(one.title, TITLE), one.citation) for one in recipes()))
         return 0
@@ -47,10 +48,14 @@ def run(options: Namespace) -> int:
     return 0
 
 
+def about(one: ShippedRecipe) -> dict[str, Json]:
+    """What it is, as data."""
+    return {"name": one.name, "title": one.title, "paper": one.paper}
+
+
 def _print(found: ShippedRecipe, as_json: bool) -> None:
     if as_json:
-        about = {"name": found.name, "title": found.title, "paper": found.paper}
-        say_json(about | {"text": found.text, "files": list(found.files)})
+        say_json(about(found) | {"text": found.text, "files": list(found.files)})
     else:
         say(found.text.removesuffix("\n").split("\n"))
 

@@ -1,0 +1,47 @@
+"""`growc recipes`: what growc brings along, listed, printed and copied."""
+
+from __future__ import annotations
+
+import pytest
+from graphs import ROOT
+
+import growc as library
+
+FOLDERS = sorted(path.parent.name for path in ROOT.glob("examples/*/recipe.grow"))
+
+
+def test_every_recipe_of_the_examples_is_listed_with_its_title_and_paper_in_eighty_columns(growc):
+    lines = growc("recipes").out.splitlines()
+    assert [line.split()[0] for line in lines] == FOLDERS
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split("   ")[-1].strip() == "Chen et al. 2016"
+    listed = growc("recipes", "--json").json
+    assert [one["name"] for one in listed["recipes"]] == FOLDERS
+    assert all(one.title and one.paper for one in library.recipes())
+
+
+@pytest.mark.parametrize("name", ["14-lemon", "lemon"])
+def test_a_recipe_is_printed_by_its_name_with_its_number_or_without(growc, name):
+    assert growc("recipes", name).out == (ROOT / "examples/14-lemon/recipe.grow").read_text()
+
+
+def test_an_unknown_name_gets_a_near_one(growc):
+    refused = growc("recipes", "lemmon")
+    assert refused.status == 2
+    assert "did you mean `lemon`?" in refused.err
+
+
+def test_a_copy_has_the_files_that_the_recipe_reads_beside_it(growc, tmp_path):
+    copied = growc("recipes", "subcloning", "-o", "half.grow")
+    assert copied.status == 0
+    assert "copied `calibration.npz`, which the recipe reads" in copied.out
+    assert growc("plan", "half.grow", ROOT / "examples/models/tiny-gpt.onnx").status == 0
+    assert growc("recipes", "subcloning", "-o", "half.grow").status == 4
+    assert growc("recipes", "subcloning", "-o", "half.grow", "--force").status == 0
+    (tmp_path / "calibration.npz").write_text("mine")
+    refused = growc("recipes", "subcloning", "-o", "other.grow")
+    assert refused.status == 4
+    assert (tmp_path / "calibration.npz").read_text() == "mine"
+    assert not (tmp_path / "other.grow").exists()
+    assert growc("recipes", "subcloning", "-o", "calibration.npz").status == 2
+    assert growc("recipes", "-o", "x.grow").status == 2
