@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -21,7 +22,7 @@ from growc.system.ranks import ALONE, Ranks
 if TYPE_CHECKING:
     from torch import nn
 
-    from growc.passes.compilation import After, Analysis, Outside, Result
+    from growc.passes.compilation import After, Analysis, Outside, Result, Source
     from growc.passes.compilation import Model as Opened
 
     Model = str | Path | nn.Module
@@ -83,14 +84,21 @@ def compiled(
     progress("planning", 0, 0)
     source = decided(path, source, config) if config else source
     start = Source(path, source, beside, resolved.statements, progress, keeps, after=after)
-    try:
+    with valid(start):
         return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
+
+
+@contextlib.contextmanager
+def valid(start: Source) -> Iterator[None]:
+    """Passes may rely on what a valid file says: where one fails that is not, raises GrowError (G311)."""
+    try:
+        yield
     except GrowError:
         raise
-    except Exception as error:  # passes may rely on what a valid file says
-        if not (fault := source.fault(path)):
+    except Exception as error:
+        if not (fault := start.model.fault(start.path)):
             raise
-        message = f"`{path}` is not valid: {fault}"
+        message = f"`{start.path}` is not valid: {fault}"
         raise GrowError(Diagnostic("G311", message)) from error
 
 
@@ -98,14 +106,16 @@ def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
     """What a recipe makes of a model that was analysed before; its class has not been asked (`held`)."""
     from growc.passes import AFTER_ANALYSIS, run
 
-    return run(AFTER_ANALYSIS, replace(analysis, statements=resolved.statements))
+    with valid(analysis):
+        return run(AFTER_ANALYSIS, replace(analysis, statements=resolved.statements))
 
 
 def held(result: Result) -> Result:
     """The result in the class of its model, where that has one. Raises GrowError where it cannot hold it."""
     from growc.passes import HOLD, run
 
-    return run(HOLD, result)
+    with valid(result):
+        return run(HOLD, result)
 
 
 def outside(ranks: Ranks = ALONE) -> Outside:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.space import Space, atoms_of, find
-from growc.errors.diagnostic import GrowError
+from growc.errors.diagnostic import Attempt, GrowError
+from growc.errors.regular_files import first_line
 from growc.errors.source import Source
 from growc.formats.compiler import asked_of, compiled, held
 from growc.passes.axes.ties import tied_heads
@@ -135,10 +136,16 @@ class Trials:
 
 
 def _verdict(plan: Callable[[], Result]) -> Verdict:
-    try:
-        certificate = plan().plan.certificate
-    except GrowError as error:
-        return Verdict(False, cause=f"{error.diagnostics[0].message} ({error.diagnostics[0].code})")
+    """What comes of a plan. A fault of growc's own costs one offer, which says so, and not the starter."""
+    made: list[Result] = []
+    with Attempt() as attempt:
+        made.append(plan())
+    if isinstance(attempt.error, GrowError):
+        first = attempt.error.diagnostics[0]
+        return Verdict(False, cause=f"{first.message} ({first.code})")
+    if attempt.error is not None:
+        return Verdict(False, cause=f"growc fails to plan it: {first_line(attempt.error)} (G900)")
+    certificate = made[0].plan.certificate
     return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
 
 

@@ -43,7 +43,7 @@ SMALL = ("graphs", "random", "examples", "programs")
 
 RANDOM = range(90_000, 90_040)
 FLAVOURS = ("dynamo", "torchscript", "dynamo.anon", "torchscript.anon")
-PROGRAMS = ("gpt2", "bert", "llama", "t5", "vit", "resnet")
+PROGRAMS = ("gpt2", "mlp", "cnn_dense", "own_lstm", "vit")
 """Architectures of the zoo."""
 
 SUMMED = ("init", "check", "plan", "apply", "unfit", "active", "offers", "accepted")
@@ -255,7 +255,7 @@ def one(kind: str, name: str, zoo: Path) -> Outcome | None:
             return None
         found = judged(name, path, Path(folder), kind in SMALL)
     verdict = "FAULT" if found.faults else "ok"
-    print(f"{kind:12} {name:48} {verdict:6} {found.accepted}/{found.offers} {found.seconds} s")
+    print(f"{kind:12} {name:48} {verdict:6} {found.accepted}/{found.offers} {found.seconds} s", flush=True)
     print(*(f"    {fault}" for fault in found.faults), sep="\n", end="\n" if found.faults else "", flush=True)
     return found
 
@@ -283,7 +283,7 @@ def main() -> int:
     kept = json.loads(options.json.read_text())["kinds"] if options.json and options.json.exists() else {}
     for kind in options.only.split(","):
         names = [name for name, _ in models(kind, options.zoo)]
-        with ProcessPoolExecutor(options.jobs, max_tasks_per_child=40) as pool:
+        with ProcessPoolExecutor(options.jobs) as pool:
             tasks = [pool.submit(one, kind, name, options.zoo) for name in names]
             found = [outcome for task in tasks if (outcome := task.result()) is not None]
         kept[kind] = counts(found)

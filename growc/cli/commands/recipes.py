@@ -15,7 +15,7 @@ from growc.errors.json_data import Json
 if TYPE_CHECKING:
     from growc.reports.shipped_recipes import ShippedRecipe
 
-TITLE = 33
+TITLE = 31
 """Columns of a title, so that a line fits a narrow terminal."""
 
 
