@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries bench models fmt clean
+.PHONY: demo examples plans test check zoo starters coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -43,6 +43,9 @@ check: .venv/dev.stamp
 
 zoo: .venv/dev.stamp
 	$(BIN)/python tests/zoo/build.py build/zoo
+
+starters: zoo
+	$(BIN)/python tests/starters/starter_sweep.py --jobs 2 --json docs/starters.json
 
 coverage: zoo
 	$(BIN)/python benchmarks/coverage.py build/zoo --jobs 2
