@@ -19,6 +19,9 @@ from growc.ir.graph import wide
 CHUNK = 2**18
 """Elements that are compared at once."""
 
+LEAST = 16
+"""Elements of a tensor that is known by its bytes under another name: shorter ones are alike by chance."""
+
 Kind = Literal["new", "gone", "renamed", "resized", "retyped", "changed"]
 
 
@@ -100,7 +103,7 @@ def _renamed(
     before: Mapping[str, StoredTensor], after: Mapping[str, StoredTensor]
 ) -> Iterator[tuple[str, str]]:
     """Tensors of one model alone that have the bytes of one of the other model alone, each once."""
-    lost = [tensor for name, tensor in before.items() if name not in after]
+    lost = [tensor for name, tensor in before.items() if name not in after and tensor.elements >= LEAST]
     waiting: dict[object, list[StoredTensor]] = defaultdict(list)
     for name, tensor in after.items():
         if name not in before:

@@ -67,20 +67,17 @@ def test_one_changed_number_is_found_and_measured(growc, tmp_path):
 def test_attributes_wiring_and_names_are_seen(growc, tmp_path):
     model = onnx.load("stream.onnx")
     for node in model.graph.node:
-        for attribute in node.attribute:
-            if attribute.name == "epsilon":
-                attribute.f = 0.25
+        if node.op_type == "LayerNormalization":
+            node.attribute.append(onnx.helper.make_attribute("epsilon", 0.25))
     next(n for n in model.graph.node if n.op_type == "Relu").op_type = "Sigmoid"
-    for one in model.graph.initializer[:1]:
-        old = one.name
-        one.name = "renamed"
-        for reader in model.graph.node:
-            reader.input[:] = ["renamed" if name == old else name for name in reader.input]
+    next(w for w in model.graph.initializer if w.name == "up_weight").name = "renamed"
+    for node in model.graph.node:
+        node.input[:] = ["renamed" if name == "up_weight" else name for name in node.input]
     onnx.save(model, "other.onnx")
     found = library.diff("stream.onnx", "other.onnx")
     assert found.operators == {"Relu": (1, 0), "Sigmoid": (0, 1)}
     assert ("LayerNormalization", "epsilon", "0.25") in found.attributes
-    assert [(c.kind, c.was) for c in found.weights] == [("renamed", old)]
+    assert [(c.kind, c.was) for c in found.weights] == [("renamed", "up_weight")]
 
 
 def test_operands_that_change_places_are_another_wiring(tmp_path):
