@@ -93,7 +93,7 @@ def _of_onnx(path: Path) -> Iterator[StoredTensor]:
                     yield _of_tensor(name, value.const_value)
         for node in graph.all_nodes():
             held = node.attributes.get("value")
-            if node.op_type == "Constant" and held is not None and held.type is ir.AttributeType.TENSOR:
+            if not node.inputs and held is not None and held.type is ir.AttributeType.TENSOR:
                 yield _of_tensor(node.outputs[0].name or "", held.as_tensor())
 
 

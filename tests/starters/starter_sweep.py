@@ -1,6 +1,6 @@
 """Whether the starter of every model of the tests is taken as it is, and each statement that it offers.
 
-    python tests/starters/starter_sweep.py [--zoo FOLDER] [--only KIND,…] [--jobs N] [--json FILE]
+    python tests/starters/starter_sweep.py [--zoo FOLDER] [--only KIND,…] [--most N] [--jobs N] [--json FILE]
 
 KIND: `graphs` (the models of text in the tests), `random`, `examples`, `zoo`, `programs`, `checkpoints` and
 `configs`. Of each model: `growc init`, then `check`, `plan` and `apply` (which verifies) of what it wrote,
@@ -277,12 +277,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--zoo", type=Path, default=ROOT / "build/zoo")
     parser.add_argument("--only", default=",".join(KINDS))
+    parser.add_argument("--most", type=int, help="so many models of each kind, from its first one on")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     kept = json.loads(options.json.read_text())["kinds"] if options.json and options.json.exists() else {}
     for kind in options.only.split(","):
-        names = [name for name, _ in models(kind, options.zoo)]
+        names = [name for name, _ in models(kind, options.zoo)][: options.most]
         with ProcessPoolExecutor(options.jobs) as pool:
             tasks = [pool.submit(one, kind, name, options.zoo) for name in names]
             found = [outcome for task in tasks if (outcome := task.result()) is not None]
