@@ -118,7 +118,7 @@ def judged(name: str, path: Path, folder: Path, each: bool) -> Outcome:
         with Attempt() as empty:
             api.apply("", path, folder / f"same{path.suffix}")
         found.unfit = empty.error is not None
-        found.apply = found.unfit or tried("apply", lambda: api.apply(file, path, out))
+        found.apply = not found.unfit and tried("apply", lambda: api.apply(file, path, out))
     else:
         found.apply = found.plan
     offers = offered(recipe) if each else []
