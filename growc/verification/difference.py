@@ -5,8 +5,9 @@ outputs that look like logits, how near they are as distributions over their las
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,12 @@ HUGE = 1e30
 
 NOTHING = 1e-6
 """How far an output may move that is zero throughout."""
+
+DECADES = range(-12, 7)
+"""Powers of ten by which differences are counted; what is smaller or larger counts at the end."""
+
+PLACES = 256
+"""So many places of an axis are told apart; those behind them are one."""
 
 _BLOCK = 1 << 20
 """Elements compared at a time, so that the float64 copies of large logits stay small."""
@@ -36,6 +43,26 @@ class Closeness:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """How the differences of one output are distributed, over the elements that count in `max_abs`.
+
+    zeros: how many elements are equal. decades: how many differ by each power of ten in DECADES. axis: the
+    last axis but one, or the last one of two or fewer. places: the largest difference at each place of it.
+    """
+
+    zeros: int
+    decades: tuple[int, ...]
+    axis: int
+    places: tuple[float, ...]
+
+    def and_also(self, other: Spread) -> Spread:
+        """Of both cases together."""
+        decades = tuple(map(sum, zip(self.decades, other.decades, strict=True)))
+        places = tuple(map(max, zip_longest(self.places, other.places, fillvalue=0.0)))
+        return Spread(self.zeros + other.zeros, decades, self.axis, places)
+
+
+@dataclass(frozen=True)
 class OutputReport:
     """How far one output moved, over one case or, joined by `worst`, over all of them.
 
@@ -50,6 +77,7 @@ class OutputReport:
     steady: whether all of the source's elements are one real number, so that little can show in them.
     note: why the two cannot be compared at all, or empty.
     closeness: how near both are as distributions, where that was asked for.
+    spread: how the differences of real numbers are distributed.
     """
 
     __repr__ = brief
@@ -63,6 +91,7 @@ class OutputReport:
     steady: bool = False
     note: str = ""
     closeness: Closeness | None = None
+    spread: Spread | None = field(default=None, compare=False)
 
 
 def compare(a: Array, b: Array) -> OutputReport:
@@ -90,6 +119,9 @@ def worst(reports: Iterable[OutputReport]) -> OutputReport:
             closeness=together([c for c in (joined.closeness, report.closeness) if c])
             if report.closeness
             else None,
+            spread=joined.spread.and_also(report.spread)
+            if joined.spread and report.spread
+            else joined.spread or report.spread,
         )
     return joined
 
@@ -115,6 +147,7 @@ def _compare_real(a: Array, b: Array) -> OutputReport:
     distance = scale = 0.0
     misplaced = compared = 0
     strange = np.zeros(2, dtype=np.int64)
+    spread = _Spreading(a.shape)
     for start in range(0, a.size, _BLOCK):
         x = a.reshape(-1)[start : start + _BLOCK].astype(np.float64)
         y = b.reshape(-1)[start : start + _BLOCK].astype(np.float64)
@@ -122,8 +155,10 @@ def _compare_real(a: Array, b: Array) -> OutputReport:
         misplaced += int(np.count_nonzero(kind != other))
         strange += np.count_nonzero(kind), np.count_nonzero(other)
         both = (kind == 0) & (other == 0)
-        apart = np.abs(x[both] - y[both])
-        compared += apart.size
+        apart = np.zeros(x.size)
+        apart[both] = np.abs(x[both] - y[both])
+        compared += int(np.count_nonzero(both))
+        spread.add(start, apart, both)
         distance = max(distance, float(apart.max(initial=0.0)))
         scale = max(scale, float(np.abs(x[kind == 0]).max(initial=0.0)))
     of_zero = 0.0 if distance <= NOTHING else math.inf
@@ -136,7 +171,35 @@ def _compare_real(a: Array, b: Array) -> OutputReport:
         alien=int(strange.max()) if strange.min() == 0 else 0,
         compared=compared,
         steady=a.size > 1 and bool((a == a.flat[0]).all()),
+        spread=spread.done(),
     )
+
+
+class _Spreading:
+    """A `Spread` of an array of a shape that comes block by block."""
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.axis = max(len(shape) - 2, min(len(shape) - 1, 1))
+        self.count = shape[self.axis] if shape else 1
+        self.inner = math.prod(shape[self.axis + 1 :])
+        self.zeros, self.decades = 0, np.zeros(len(DECADES), dtype=np.int64)
+        self.places = np.zeros(min(self.count, PLACES))
+
+    def add(self, start: int, apart: NDArray[np.float64], both: NDArray[np.bool_]) -> None:
+        """The differences of the elements from `start` on; those that are not in `both` are zero."""
+        some = apart[apart > 0]
+        self.zeros += int(np.count_nonzero(both)) - some.size
+        powers = np.clip(np.floor(np.log10(some)).astype(np.int64) - DECADES[0], 0, len(DECADES) - 1)
+        self.decades += np.bincount(powers, minlength=len(DECADES))
+        first = start // self.inner
+        rows = np.arange(first, -(-(start + apart.size) // self.inner))
+        largest = np.maximum.reduceat(apart, np.maximum(rows * self.inner - start, 0))
+        np.maximum.at(self.places, np.minimum(rows % self.count, PLACES - 1), largest)
+
+    def done(self) -> Spread:
+        """All of it."""
+        return Spread(self.zeros, tuple(self.decades.tolist()), max(self.axis, 0), tuple(self.places.tolist()))
+
 
 
 def _kinds(x: NDArray[np.float64]) -> NDArray[np.int8]:
