@@ -213,6 +213,7 @@ def apply(
     check: bool = True,
     force: bool = False,
     lineage: str | Path | None = None,
+    report: str | Path | None = None,
     shard_size: str = "",
     memory: str = "",
     optimizer: str | Path | None = None,
@@ -266,6 +267,7 @@ def apply_file(
     check: bool = True,
     force: bool = False,
     lineage: str | Path | None = None,
+    report: str | Path | None = None,
     shard_size: str = "",
     memory: str = "",
     optimizer: str | Path | None = None,
@@ -293,7 +295,7 @@ def apply_file(
     distributed checkpoint (`distcp`), if not those of the source; `home` is the directory that has the
     config of a folder of weights without one; `model_class` is the class of a checkpoint that
     transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`; `card` is whether the
-    result has a model card. ranks: the processes that write its weights; only the first one calls this.
+    result has a model card, and `report` is where a page goes that shows plan and measurement. ranks: the processes that write its weights; only the first one calls this.
     Raises GrowError; then nothing has appeared at `out`.
     """
     from growc.checkpoint.files.homes import described_in
@@ -327,9 +329,11 @@ def apply_file(
         raise no_model(source)
     target = Path(out) if out is not None else default_output(source)
     beside = None if lineage is None else Path(lineage)
-    for path, option in ((target, "-o"), (beside, "--lineage")):
+    page = None if report is None else Path(report)
+    for path, option in ((target, "-o"), (beside, "--lineage"), (page, "--report")):
         if path is not None:
             require_name(path, option)
+    texts = [path for path in (beside, page) if path is not None]
     for read, role in ((inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
         if read is not None:
             require_path(read, role)
@@ -337,9 +341,9 @@ def apply_file(
         source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new, ranks, weights
     )
     bound = read_bound(memory)
-    options = {"--lineage": lineage, "--inputs": inputs, "--optimizer": optimizer, "--model": home}
+    options = {"--lineage": lineage, "--report": report, "--inputs": inputs, "--optimizer": optimizer, "--model": home}
     parts = require_own_parts(sources, resolved, source, target, options)
-    guard(target, source, beside, force)
+    guard(target, source, texts, force)
     measured, reason = None, "" if check else "switched off by --no-verify"
     calibration, uncalibrated = None, ""
     with contextlib.ExitStack() as stack:
@@ -394,9 +398,18 @@ def apply_file(
         if beside is not None:
             elsewhere = stack.enter_context(workshop(beside))
             moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
+        if page is not None:
+            from growc.render.page.html import page_text
+            from growc.reports.page.page import Measured, growth_of, page_of
+
+            data = Path(inputs) if inputs is not None else None
+            shown = Measured(files[-1], measured if check else None, data, reason)
+            made = page_text(page_of(source, [*sources, *resolved.included], growth_of(compilation, shown)))
+            elsewhere = stack.enter_context(workshop(page))
+            moves.append((_draft(elsewhere, "report", made), page))
         moves.append((files[-1], target))
         require_unchanged()
-        failed = commit(moves, lambda: guard(target, source, beside, force))
+        failed = commit(moves, lambda: guard(target, source, texts, force))
     if measured is not None and not check:
         reason += f" (`expect preserved` was measured: {measured.relative:.1e})"
     return Applied(
@@ -419,6 +432,31 @@ def _within(form: Form, c: Result, bound: int, asked: bool) -> tuple[str, ...]:
     if said and asked:
         raise GrowError(Diagnostic("G502", said, help="a larger `--memory`, or none"))
     return (said,) if said else ()
+
+
+@telling
+def report(
+    text: Recipes,
+    model: str | Path,
+    params: Mapping[str, str] | None = None,
+    *,
+    result: str | Path | None = None,
+    inputs: str | Path | None = None,
+    config: Mapping[str, Json] | None = None,
+) -> str:
+    """One HTML page that shows what a recipe makes of a model, or what is wrong with it. Writes nothing.
+
+    `result`, a model that the recipe made of this one, is compared with it on `inputs`.
+
+    >>> Path("report.html").write_text(report(Path("wider.grow"), "gpt2.onnx"))  # doctest: +SKIP
+    """
+    from growc.render.page.html import page_text
+    from growc.reports.page.planned import planned
+
+    measured = None if result is None else local(result)
+    data = None if inputs is None else Path(inputs)
+    page, _ = planned(sources_of(text), parameters_of(params), local(model), measured, data, config)
+    return page_text(page)
 
 
 @telling

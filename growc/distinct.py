@@ -42,9 +42,9 @@ def require_own_parts(
     Raises GrowError (G200) where a file has two parts.
     """
     named = [Part(f"the file of `{name}`", Path(path)) for name, path in options.items() if path is not None]
-    lineage = [part for part in named if part.role == "the file of `--lineage`"]
-    written = [Part("OUT", target), Part("the record of OUT", record_path(target, model.is_dir())), *lineage]
-    read = [part for part in named if part not in lineage]
+    texts = [part for part in named if part.role in ("the file of `--lineage`", "the file of `--report`")]
+    written = [Part("OUT", target), Part("the record of OUT", record_path(target, model.is_dir())), *texts]
+    read = [part for part in named if part not in texts]
     read += [*model_parts(model), *recipe_parts(sources, resolved)]
     require_distinct([*written, *kept_parts(model, resolved)], read, model=model)
     return read

@@ -27,6 +27,9 @@ METADATA = "growc"
 OPENING = '{\n  "growc": '
 """How every text begins that growc writes beside a model."""
 
+PAGE = "<!doctype html>\n<!-- growc report -->\n"
+"""How every page begins that growc writes."""
+
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors that say nothing of a file: there are too many open ones, or there is too little memory."""
 
@@ -83,21 +86,33 @@ def require_name(path: Path, option: str) -> None:
         raise wrong(f"`{option} {path}` is a reference, and growc uploads nothing", remedy)
 
 
-def guard(target: Path, model: Path, lineage: Path | None, force: bool) -> None:
-    """Refuse what cannot be written, and what would replace a file that growc did not make."""
-    folder = model.is_dir()
+def guard(target: Path, model: Path, texts: Sequence[Path], force: bool) -> None:
+    """Refuse what cannot be written, and what would replace a file that growc did not make. texts: the files
+    that a person asked for beside the result.
+    """
     _guard_kind(target, model)
-    for path in filter(None, (target, record_path(target, folder), lineage)):
-        if not path.parent.is_dir():
-            raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
-        kind = irregular(path) or "a file"
-        if path.exists() and kind != ("a folder" if folder and path == target else "a file"):
-            raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
-        if path.exists() and not force and not made_by_growc(path):
-            own = model.exists() and path.samefile(model)
-            what = "is the model itself" if own else "exists, and growc did not make it"
-            remedy = "`--force` replaces it" + (", `-o OUT` writes elsewhere" if path != lineage else "")
-            raise GrowError(Diagnostic("G501", f"`{path}` {what}", help=remedy))
+    for path in (target, record_path(target, model.is_dir())):
+        folder = model.is_dir() and path == target
+        require_replaceable(path, model, force, folder, ", `-o OUT` writes elsewhere")
+    for path in texts:
+        require_replaceable(path, model, force)
+
+
+def require_replaceable(
+    path: Path, model: Path, force: bool, folder: bool = False, elsewhere: str = ""
+) -> None:
+    """Refuse a place that cannot be written to, or that holds something that growc did not make. folder:
+    whether a folder is to be written; elsewhere: what else a person can do.
+    """
+    if not path.parent.is_dir():
+        raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
+    kind = irregular(path) or "a file"
+    if path.exists() and kind != ("a folder" if folder else "a file"):
+        raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
+    if path.exists() and not force and not made_by_growc(path):
+        own = model.exists() and path.samefile(model)
+        what = "is the model itself" if own else "exists, and growc did not make it"
+        raise GrowError(Diagnostic("G501", f"`{path}` {what}", help=f"`--force` replaces it{elsewhere}"))
 
 
 def _guard_kind(target: Path, model: Path) -> None:
@@ -136,7 +151,7 @@ def has_opening(path: Path) -> bool:
     with contextlib.suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
-                return file.read(len(OPENING)) == OPENING.encode()
+                return file.read(len(PAGE)).startswith((OPENING.encode(), PAGE.encode()))
     return False
 
 

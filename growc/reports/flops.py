@@ -19,11 +19,13 @@ from growc.errors.arguments import telling
 from growc.errors.brief import brief
 from growc.errors.diagnostic import wrong
 from growc.errors.shown import Shown
+from growc.formats.compiler import compiled
 from growc.ir.graph import Value
 from growc.passes.axes.queries import Flow
 from growc.passes.compilation import Analysis, Result
 from growc.passes.roles.indexed_axes import token_inputs
 from growc.reports.products import Sizes, costs, with_gradients
+from growc.resolve.bound import Resolved
 
 if TYPE_CHECKING:
     from torch import nn
@@ -85,12 +87,11 @@ def flops(
     """
     if isinstance(model, Analysis):
         return count(model, sizes=sizes, trained=trained)
-    from growc.api import inspect
-
     if trained is None and not isinstance(model, str | Path):
         every = model.named_parameters(remove_duplicate=False)
         trained = {name for name, parameter in every if parameter.requires_grad}
-    return count(inspect(model, example_inputs=example_inputs), sizes=sizes, trained=trained)
+    found = compiled(Resolved(()), model, analysis_only=True, example_inputs=example_inputs)
+    return count(found, sizes=sizes, trained=trained)
 
 
 def before_and_after(c: Result) -> tuple[Flops, Flops]:

@@ -35,3 +35,9 @@ SHOWN = (
 """In the order of `--help`."""
 
 COMMANDS: dict[str, Command] = {one.name: one for one in SHOWN}
+from growc.cli.commands.report import REPORT
+from growc.cli.commands.verify import VERIFY
+
+COMMANDS: dict[str, Command] = {
+    one.name: one for one in (APPLY, PLAN, REPORT, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, CLEAN)
+}

@@ -28,6 +28,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-card", action="store_true", help="write no model card into a checkpoint")
     parser.add_argument("--force", action="store_true", help="replace files that growc did not make")
     parser.add_argument("--lineage", type=Path, metavar="FILE", help="write where every unit comes from")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write a page that shows all of it")
     parser.add_argument(
         "--shard-size", default="", metavar="SIZE", help="largest file of a checkpoint (`5GB`)"
     )
@@ -64,6 +65,7 @@ def run(options: Namespace) -> int:
             check=not options.no_verify,
             force=options.force,
             lineage=options.lineage,
+            report=options.report,
             shard_size=options.shard_size,
             memory=options.memory,
             optimizer=options.optimizer,

@@ -102,6 +102,14 @@ def with_shapes(model: Path, names: Collection[str]) -> tuple[tuple[bytes, Path]
     return in_one_folder(proto, model), shapes
 
 
+def exposing(model: Path, names: Sequence[str]) -> tuple[bytes, Path]:
+    """The model with these tensors as its only outputs."""
+    proto = outline(model)
+    del proto.graph.output[:]
+    proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    return in_one_folder(proto, model)
+
+
 def _beside(
     proto: onnx.ModelProto, names: set[str], makers: dict[str, int]
 ) -> dict[int, list[onnx.NodeProto]]:

@@ -1,0 +1,79 @@
+"""`growc report`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from growc.cli.command import Command
+from growc.cli.given import captured_with, decided, parameters, sources_and_model, take_home, take_recipe
+from growc.cli.output import say, say_json
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.printable import size_of
+
+
+def arguments(parser: ArgumentParser) -> None:
+    """Its arguments."""
+    take_recipe(parser)
+    parser.add_argument(
+        "-o", dest="out", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html"
+    )
+    told = "a model that the recipe made of MODEL, to compare with it"
+    parser.add_argument("--result", type=Path, metavar="RESULT", help=told)
+    parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and compare with")
+    parser.add_argument("--force", action="store_true", help="replace a file that growc did not make")
+    take_home(parser)
+
+
+def run(options: Namespace) -> int:
+    """Write the page, and say what is wrong with the recipe."""
+    from growc.checkpoint.files.homes import described_in
+    from growc.distinct import Part, model_parts, require_distinct
+    from growc.files.commit import commit, require_name, require_replaceable
+    from growc.render.page.html import page_text
+    from growc.render.progress import progress
+    from growc.reports.page.planned import planned
+    from growc.system.workshop import workshop
+
+    sources, model = sources_and_model(options)
+    out, result, inputs = options.out, options.result, options.inputs
+    inputs = inputs if result is not None else captured_with(inputs, model)
+    require_name(out, "-o")
+    if result is not None and not result.exists():
+        raise GrowError(Diagnostic("G310", f"there is no model at `{result}`"))
+    read = [Part("the recipe", Path(s.name)) for s in sources] + [*model_parts(model)]
+    read += [] if result is None else [*model_parts(result, "the result")]
+    read += [] if inputs is None else [Part("the file of `--inputs`", inputs)]
+    require_distinct([Part("FILE", out)], read)
+    require_replaceable(out, model, options.force, elsewhere=", `-o FILE` writes elsewhere")
+    with progress() as advance, described_in(model, options.home):
+        page, error = planned(
+            sources, parameters(options), model, result, inputs, decided(options), progress=advance
+        )
+    text = page_text(page)
+    with workshop(out) as folder:
+        draft = folder / "report"
+        draft.write_text(text, encoding="utf-8", newline="")
+        commit([(draft, out)], lambda: require_replaceable(out, model, options.force))
+    if error is not None:
+        raise error
+    size = len(text.encode())
+    if options.json:
+        say_json({"written": str(out), "bytes": size})
+    else:
+        say([f"Written: {out} ({size_of(size)})"])
+    return 0
+
+
+REPORT = Command(
+    name="report",
+    usage="(RECIPE | -e STATEMENT…) MODEL [OPTION…]",
+    purpose="Write a page that shows what `apply` would do.",
+    arguments=arguments,
+    run=run,
+    examples=(
+        "report wider.grow model.onnx -o report.html",
+        "report wider.grow model.onnx --result wide.onnx --inputs held-out.npz",
+    ),
+    models=lambda options: options.operands[-1:],
+)

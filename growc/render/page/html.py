@@ -1,0 +1,113 @@
+"""A page as text: a template, escaped throughout, with a policy that lets nothing in and runs no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from growc.errors.printable import printable, size_of
+from growc.files.commit import PAGE
+from growc.render.flops import amount, change_line
+from growc.render.page import shapes
+from growc.render.text import count, many, short
+from growc.reports.page.network import Mark, Network
+from growc.reports.page.page import Page
+from growc.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+WORDS = {"kept": "kept", "copy": "copies", "zero": "copies with zero outputs", "new": "drawn anew"}
+"""What a block of layers is."""
+
+LINKED = 20
+"""The most places of one cause that are linked."""
+
+
+def page_text(page: Page) -> str:
+    """The page, the same bytes for the same page."""
+    style = _read("style.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    template = _environment().get_template("report.html.jinja")
+    return PAGE + template.render(page=page, style=style, digest=digest, version=__version__)
+
+
+def gap_groups(network: Network) -> list[tuple[str, str, list[Mark]]]:
+    """The gaps by cause: cause, remedy, and their places."""
+    found: dict[str, list[Mark]] = {}
+    for mark in network.places.values():
+        found.setdefault(mark.cause, []).append(mark)
+    return [(cause, next((m.help for m in own if m.help), ""), own) for cause, own in found.items()]
+
+
+def where(mark: Mark, network: Network) -> str:
+    """`LayerNormalization in layers 0 to 3`."""
+    for series in network.series:
+        for block in series.blocks:
+            if mark in block.marks:
+                scope = f" of {series.scope}" if series.scope else ""
+                many_layers = "layer" if len(block.layers) == 1 else "layers"
+                return f"{mark.op or 'node'} in {many_layers} {shapes.ranges(block.layers)}{scope}"
+    return f"{mark.op} outside of layers" if mark.op else "the model"
+
+
+def cut_short(text: str, most: int = 96) -> str:
+    """A text without its middle, where it is longer than a line."""
+    return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
+
+
+def sizes(shape: tuple[int, ...]) -> str:
+    """`768 × 2304`."""
+    return " × ".join(map(str, shape)) or "one number"
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def shown(value: object) -> object:
+        return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    made = Environment(
+        loader=FunctionLoader(_read),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    helpers: Mapping[str, object] = {
+        "axis_shape": shapes.axis_shape,
+        "column": shapes.column,
+        "histogram": shapes.histogram,
+        "by_place": shapes.by_place,
+        "bars_of": shapes.bars_of,
+        "curve": shapes.curve,
+        "shades": shapes.shades,
+        "ranges": shapes.ranges,
+        "gap_groups": gap_groups,
+        "where": where,
+        "cut_short": cut_short,
+        "sizes": sizes,
+        "count": count,
+        "many": many,
+        "short": short,
+        "amount": amount,
+        "change_line": change_line,
+        "size_of": size_of,
+        "words": WORDS,
+        "linked": LINKED,
+    }
+    made.globals.update(helpers)
+    return made
+
+
+def _read(name: str) -> str:
+    return files("growc.render.page").joinpath(name).read_text(encoding="utf-8")
+

@@ -1,0 +1,198 @@
+"""Attention before and after: what source heads and their copies attend to, on one input (bert2BERT, figures
+9-12).
+
+Needs: a finished compilation of an ONNX file, and the file of the result. Gives: `Patterns`, of some heads of
+a few layers, or the reason why there are none. What a softmax gives is exposed in copies of both in memory.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from growc.algebra.indexmap import Array, Floats, IndexMap
+from growc.algebra.space import atoms_of, find
+from growc.dialects.onnx.files.probes import exposing, shown
+from growc.dialects.onnx.files.signature import read_signature
+from growc.errors.diagnostic import GrowError
+from growc.formats.compiler import analysed
+from growc.passes.compilation import Analysis, Result
+from growc.passes.finish.interface import ports_of
+from growc.passes.raising.attention import Attention, weighs
+from growc.reports.page.network import composed, map_of
+from growc.verification.feeds import draw_cases, read_inputs
+from growc.verification.ort_session import Feeds, Session
+from growc.verification.verify import grown_feeds
+
+LAYERS, HEADS, COPIES, TOKENS = 3, 4, 3, 24
+"""The most layers, source heads of a layer, copies of a head, and tokens of a pattern that are shown."""
+LEVELS = 8
+"""So many shades a pattern has."""
+
+Place = tuple[tuple[int, int] | None, int]
+"""The layer of an attention, and its number in this layer."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A head of the result. apart: its largest difference from the source's head."""
+
+    head: int
+    pattern: tuple[tuple[int, ...], ...]
+    apart: float
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head of the source: of each query (a row) the shade of every key; and its copies in the result."""
+
+    head: int
+    pattern: tuple[tuple[int, ...], ...]
+    copies: tuple[Copy, ...]
+
+
+@dataclass(frozen=True)
+class LayerPatterns:
+    """layer, source: the numbers of a layer of the result and of the source's; -1 outside of layers."""
+
+    run: int
+    layer: int
+    source: int
+    heads: tuple[Head, ...]
+    before: int
+    after: int
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """What is shown, or the reason why nothing is. tokens: how many of how many keys are shown."""
+
+    layers: tuple[LayerPatterns, ...] = ()
+    reason: str = ""
+
+
+def patterns_of(c: Result, result: Path, inputs: Path | None) -> Patterns:
+    """The patterns of a compilation and the file that was made of it."""
+    if not c.roles.attention:
+        return Patterns(reason="no attention was recognised in the graph")
+    if c.path.suffix != ".onnx":
+        return Patterns(reason="patterns are taken from ONNX files, and the model is none")
+    try:
+        return _measured(c, result, inputs)
+    except GrowError as error:
+        return Patterns(reason=f"the model cannot be run for them: {error.diagnostics[0].message}")
+
+
+def _measured(c: Result, result: Path, inputs: Path | None) -> Patterns:
+    grown = analysed(result)
+    here, before, after = _places(c), _places(c.first), _places(grown)
+    chosen = [place for place in here if _source_of(c, place) in before and place in after]
+    chosen = _spread_out([p for p in chosen if _head_axes(c, here[p]) is not None])
+    sources = {place: before[_source_of(c, place)] for place in chosen}
+    names = [sources[p].node.outputs[0].name for p in chosen]
+    results = [after[p].node.outputs[0].name for p in chosen]
+    visible = shown(c.path)
+    if not chosen or any(name not in visible for name in names):
+        return Patterns(reason="the weights of attention stay inside of operators, or share an axis")
+    case = (read_inputs(inputs, c.path) if inputs is not None else draw_cases(c.path))[0]
+    ports = ports_of(c)
+    feeds = grown_feeds(case, read_signature(result), ports.input_maps(), ports.renamed)
+    first, second = _run(c.path, names, case), _run(result, results, feeds)
+    made, layers = composed(c), []
+    for place, name, now in zip(chosen, names, results, strict=True):
+        old = _by_head(c.first, sources[place], first[name])
+        new = _by_head(grown, after[place], second[now])
+        heads = map_of(here[place].heads, made)
+        if old is None or new is None or (heads.source, heads.size) != (len(old), len(new)):
+            continue
+        home, source = place[0] or (0, -1), _source_of(c, place)[0] or (0, -1)
+        shown_heads = _heads(heads, old, new)
+        layers.append(LayerPatterns(home[0], home[1], source[1], shown_heads, len(old), len(new)))
+    reason = "" if layers else "the heads of the result do not follow from the source's one by one"
+    return Patterns(tuple(layers), reason)
+
+
+def _places(c: Analysis) -> dict[Place, Attention]:
+    """Every attention with a softmax of its own, by where it stands."""
+    counts: dict[tuple[int, int] | None, int] = defaultdict(int)
+    found: dict[Place, Attention] = {}
+    for one in c.roles.attention:
+        home = c.layers.home.get(one.node)
+        if weighs(one.node):
+            found[home, counts[home]] = one
+        counts[home] += 1
+    return found
+
+
+def _source_of(c: Result, place: Place) -> Place:
+    """Where the attention of a layer of the result stands in the source."""
+    home, number = place
+    if home is None:
+        return place
+    run, layer = home
+    return (run, c.layers.runs[run].history.order[layer]), number
+
+
+def _spread_out(places: Sequence[Place]) -> list[Place]:
+    """The first, the last, and those between them at equal distances."""
+    steps = np.unique(np.linspace(0, max(len(places) - 1, 0), LAYERS).round().astype(np.int64))
+    return [places[k] for k in steps.tolist()] if places else []
+
+
+def _head_axes(c: Analysis, one: Attention) -> list[int] | None:
+    """The axes of what the softmax gives that count its heads; None where another axis counts with them."""
+    heads = set(map(find, atoms_of(one.heads)))
+    axes = []
+    for number, space in enumerate(c.axes.of(one.node.outputs[0])):
+        own = [atom in heads for atom in map(find, atoms_of([space]))]
+        if any(own) and not all(own):
+            return None
+        axes += [number] if own and all(own) else []
+    return axes
+
+
+def _by_head(c: Analysis, one: Attention, weights: Array) -> Floats | None:
+    """The weights of the first sample, of shape (heads, queries, keys)."""
+    axes = _head_axes(c, one)
+    if axes is None or weights.ndim - len(axes) < 2:
+        return None
+    front = np.moveaxis(np.asarray(weights, dtype=np.float64), axes, range(len(axes)))
+    size = int(np.prod(front.shape[: len(axes)], dtype=np.int64))
+    whole = front.reshape(size, -1, *front.shape[-2:])
+    return np.asarray(whole[:, 0])
+
+
+def _run(model: Path, names: Sequence[str], feeds: Mapping[str, Array]) -> Feeds:
+    """What tensors of a file hold."""
+    with Session(model, graph=exposing(model, list(dict.fromkeys(names)))) as session:
+        return session.run(feeds)
+
+
+def _heads(heads: IndexMap, old: Floats, new: Floats) -> tuple[Head, ...]:
+    """Some heads of the source with their copies; those with the most copies first, then by number."""
+    copies: dict[int, list[int]] = defaultdict(list)
+    for head, source in enumerate(heads.index.tolist()):
+        if source >= 0:
+            copies[source].append(head)
+    chosen = sorted(sorted(copies, key=lambda h: (-len(copies[h]), h))[:HEADS])
+    return tuple(
+        Head(h, _shades(old[h]), tuple(_copy(k, old[h], new[k]) for k in copies[h][:COPIES]))
+        for h in chosen
+    )
+
+
+def _copy(head: int, old: Floats, new: Floats) -> Copy:
+    rows, columns = min(old.shape[0], new.shape[0]), min(old.shape[1], new.shape[1])
+    apart = float(np.abs(old[:rows, :columns] - new[:rows, :columns]).max(initial=0.0))
+    return Copy(head, _shades(new), apart)
+
+
+def _shades(weights: Floats) -> tuple[tuple[int, ...], ...]:
+    """A pattern's first tokens in LEVELS shades, 0 for nothing; the square root makes small weights show."""
+    part = np.nan_to_num(weights[:TOKENS, :TOKENS])
+    levels = np.rint(np.sqrt(np.clip(part, 0.0, 1.0)) * LEVELS).astype(np.int64)
+    return tuple(tuple(row) for row in levels.tolist())

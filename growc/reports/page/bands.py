@@ -1,0 +1,104 @@
+"""An index map as bands: units of the result that follow from the source in one way, in a row.
+
+Needs: the map of an axis. Gives: at most so many `Band`s, whatever the size of the axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from growc.algebra.indexmap import Bools, IndexMap, Ints
+from growc.recipe.fills import new_units
+
+KINDS = ("kept", "copy", "mean", "zero", "new")
+"""What a unit of the result is: the first copy of a source unit, a further copy, a mean of all units, zero,
+or drawn.
+"""
+
+MIXED = "mixed"
+"""The kind of a band that stands for several kinds."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Units first..last of the result, and low..high of the source, both half-open.
+
+    low, high: -1 where no unit comes from the source. counts: how many units of each kind there are.
+    """
+
+    kind: str
+    first: int
+    last: int
+    low: int
+    high: int
+    counts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Bands:
+    """A whole map. dropped: ranges of source units that the result has not; `merged`: whether bands stand
+    for units of several kinds or places.
+    """
+
+    before: int
+    after: int
+    bands: tuple[Band, ...]
+    dropped: tuple[tuple[int, int], ...] = ()
+    merged: bool = False
+
+    @property
+    def unchanged(self) -> bool:
+        """Whether every unit stays where it is."""
+        return self.before == self.after and [b.kind for b in self.bands] == ["kept"]
+
+
+def bands_of(made: IndexMap, limit: int) -> Bands:
+    """A map as `limit` bands at most."""
+    kinds = unit_kinds(made)
+    starts = _starts(made, kinds)
+    merged = len(starts) > limit
+    if merged:
+        starts = np.unique(np.linspace(0, made.size, limit + 1).astype(np.int64)[:-1])
+    ends = [*starts[1:].tolist(), made.size] if len(starts) else []
+    found = tuple(_band(made, kinds, a, b) for a, b in zip(starts.tolist(), ends, strict=True))
+    return Bands(made.source, made.size, found, _dropped(made, limit), merged)
+
+
+def unit_kinds(made: IndexMap) -> Ints:
+    """The kind of every unit, as its place in KINDS."""
+    fresh = new_units(made)
+    kinds = np.where(made.junk, KINDS.index("new"), KINDS.index("zero"))
+    kinds = np.where((made.mean != 0) & ~made.junk, KINDS.index("mean"), kinds)
+    copied = np.where(fresh, KINDS.index("copy"), KINDS.index("kept"))
+    return np.asarray(np.where(made.copies, copied, kinds), dtype=np.int64)
+
+
+def _starts(made: IndexMap, kinds: Ints) -> Ints:
+    """The first unit of every row of units that go on in one way."""
+    if not made.size:
+        return np.zeros(0, dtype=np.int64)
+    goes_on = (kinds[1:] == kinds[:-1]) & (
+        ~made.copies[1:] | (made.index[1:] == made.index[:-1] + 1)
+    )
+    return np.concatenate([[0], 1 + np.flatnonzero(~goes_on)])
+
+
+def _band(made: IndexMap, kinds: Ints, first: int, last: int) -> Band:
+    own = kinds[first:last]
+    counts = tuple((name, n) for k, name in enumerate(KINDS) if (n := int(np.count_nonzero(own == k))))
+    sources = made.index[first:last][made.copies[first:last]]
+    low, high = (int(sources.min()), int(sources.max()) + 1) if len(sources) else (-1, -1)
+    return Band(counts[0][0] if len(counts) == 1 else MIXED, first, last, low, high, counts)
+
+
+def _dropped(made: IndexMap, limit: int) -> tuple[tuple[int, int], ...]:
+    """Ranges of source units without a copy; the largest ones, where there are many."""
+    if made.mean.any():
+        return ()
+    gone: Bools = made.counts == 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], gone, [False]]).astype(np.int8)))
+    ranges = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    largest = sorted(ranges, key=lambda one: (one[0] - one[1], one[0]))[:limit]
+    return tuple(sorted(largest))

@@ -1,0 +1,274 @@
+"""The model before and after: its streams, layers and heads, with the map of every axis, and where gaps are.
+
+Needs: a finished compilation. Gives: a `Network`. Layers of the result that look the same are one `Block`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import numpy as np
+
+from growc.algebra.indexmap import IndexMap
+from growc.algebra.space import Space, atoms_of, find
+from growc.ir.graph import Value
+from growc.passes.compilation import Result
+from growc.passes.roles.name_axes import RoleAxis
+from growc.plans.plan import Gap, WeightPlan
+from growc.reports.page.bands import Bands, bands_of
+
+UNITS = 48
+"""The most bands of one axis."""
+ALL_BANDS = 6000
+"""The most bands of all axes of all layers."""
+WEIGHTS = 12
+"""The most weights that are listed for one axis."""
+
+Home = tuple[int, int] | None
+"""A run and the number of a layer in it; None for what is in no layer, or in several."""
+
+
+@dataclass(frozen=True)
+class Touched:
+    """A weight that an axis changes: what it does with the axis, and its shape before and after."""
+
+    name: str
+    verb: str
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AxisMap:
+    """One axis: its map, and the weights that have it; `more` of them are not listed. times: how many axes of
+    one place look like this.
+    """
+
+    name: str
+    bands: Bands
+    weights: tuple[Touched, ...] = ()
+    more: int = 0
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Gaps of one cause at one kind of node in one place. nodes: their names."""
+
+    anchor: str
+    op: str
+    cause: str
+    help: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Layers of the result that look the same. layers, sources: their numbers, and those of the source's.
+
+    kind: `kept`, `copy`, `zero` or `new`.
+    """
+
+    anchor: str
+    kind: str
+    layers: tuple[int, ...]
+    sources: tuple[int, ...]
+    axes: tuple[AxisMap, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One run of layers: the map of its layers, and its blocks in the order of the result."""
+
+    scope: str
+    layers: Bands
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Network:
+    """streams, tables: axes that belong to no layer alone, the residual streams and all others."""
+
+    streams: tuple[AxisMap, ...]
+    tables: tuple[AxisMap, ...]
+    series: tuple[Series, ...]
+    marks: tuple[Mark, ...]
+
+    @property
+    def places(self) -> dict[str, Mark]:
+        """All marks by their anchors, in the order of the page."""
+        inside = (mark for one in self.series for block in one.blocks for mark in block.marks)
+        return {mark.anchor: mark for mark in (*self.marks, *inside)}
+
+
+def network_of(c: Result) -> Network:
+    """The network of a finished compilation."""
+    return _Network(c).whole()
+
+
+def composed(c: Result) -> dict[Space, IndexMap]:
+    """The map of every atom that statements resize, all of them together."""
+    made: dict[Space, IndexMap] = {}
+    for stage in c.lowered.stages:
+        for atom, request in stage.requests.items():
+            first = made.get(find(atom))
+            fits = first is None or first.size == request.map.source
+            made[find(atom)] = request.map if first is None or not fits else request.map.after(first)
+    return made
+
+
+def map_of(spaces: Sequence[Space], made: Mapping[Space, IndexMap]) -> IndexMap:
+    """The map of a row-major product of spaces."""
+    parts = [made.get(a) or IndexMap.identity(a.size[0]) for a in atoms_of(spaces)]
+    return reduce(IndexMap.kron, parts) if parts else IndexMap.identity(1)
+
+
+class _Network:
+    def __init__(self, c: Result) -> None:
+        self.c, self.made = c, composed(c)
+        self.plans = {w.name: w for w in c.plan.weights if w.changed}
+        self.limit = UNITS
+        self.marked = 0
+
+    def whole(self) -> Network:
+        by_home: dict[Home, list[tuple[str, RoleAxis]]] = defaultdict(list)
+        for name, axis in self.axes():
+            by_home[self.home_of(axis)].append((name, axis))
+        pictures = sum(map(len, by_home.values()))
+        self.limit = max(4, min(UNITS, ALL_BANDS // max(pictures, 1)))
+        gaps = self.gaps()
+        outside = self.pictures(by_home[None])
+        marks = self.marks(gaps[None])
+        return Network(
+            tuple(one for one in outside if one.name == "hidden"),
+            tuple(one for one in outside if one.name != "hidden"),
+            tuple(self.series(run, by_home, gaps) for run in range(len(self.c.layers.runs))),
+            marks,
+        )
+
+    def axes(self) -> Iterator[tuple[str, RoleAxis]]:
+        """Every axis with a name, once; then those that statements name by a weight."""
+        seen: set[tuple[Space, ...]] = set()
+        shown: set[Space] = set()
+        for name, found in self.c.roles.axes.items():
+            for axis in found:
+                key = tuple(map(find, axis.spaces))
+                if key not in seen:
+                    seen.add(key)
+                    shown.update(atoms_of(axis.spaces))
+                    yield name, axis
+        for stage in self.c.lowered.stages:
+            for atom in stage.requests:
+                if find(atom) not in shown:
+                    shown.add(find(atom))
+                    yield stage.axis, RoleAxis((find(atom),))
+
+    @cached_property
+    def uses(self) -> Mapping[Space, list[tuple[Value, int]]]:
+        """Of each atom the axes of weights that it is a part of."""
+        found: dict[Space, list[tuple[Value, int]]] = defaultdict(list)
+        for use in self.c.graph.uses():
+            for number, space in enumerate(self.c.axes.of(use)):
+                for atom in dict.fromkeys(atoms_of([space])):
+                    found[atom].append((use, number))
+        return found
+
+    def home_of(self, axis: RoleAxis) -> Home:
+        """The one layer in which all nodes stand that use weights of an axis."""
+        home = self.c.layers.home
+        atoms = set(atoms_of(axis.spaces))
+        nodes = {node for a in atoms for use, _ in self.uses.get(a, ()) for node, _ in use.users}
+        nodes |= {axis.at} if axis.at is not None else set()
+        found = {home.get(node) for node in nodes}
+        found -= {None} if axis.at is not None else set()
+        return next(iter(found)) if len(found) == 1 else None
+
+    def pictures(self, axes: Sequence[tuple[str, RoleAxis]]) -> tuple[AxisMap, ...]:
+        """The axes of one place; those that look the same are one, with the weights of all."""
+        alike: dict[tuple[str, Bands], list[AxisMap]] = defaultdict(list)
+        for name, axis in axes:
+            one = self.picture(name, axis)
+            alike[one.name, one.bands].append(one)
+        found = []
+        for (name, bands), same in alike.items():
+            weights = tuple(dict.fromkeys(w for one in same for w in one.weights))
+            more = sum(one.more for one in same) + max(0, len(weights) - WEIGHTS)
+            found.append(AxisMap(name, bands, weights[:WEIGHTS], more, len(same)))
+        return tuple(found)
+
+    def picture(self, name: str, axis: RoleAxis) -> AxisMap:
+        """One axis with its weights."""
+        numbers: dict[str, set[int]] = defaultdict(set)
+        for atom in atoms_of(axis.spaces):
+            for use, number in self.uses.get(atom, ()):
+                if use.weight is not None and use.weight.name in self.plans:
+                    numbers[use.weight.name].add(number)
+        listed = [_touched(self.plans[weight], own) for weight, own in sorted(numbers.items())]
+        bands = bands_of(map_of(axis.spaces, self.made), self.limit)
+        return AxisMap(name, bands, tuple(listed[:WEIGHTS]), max(0, len(listed) - WEIGHTS))
+
+    def series(
+        self,
+        run: int,
+        by_home: Mapping[Home, list[tuple[str, RoleAxis]]],
+        gaps: Mapping[Home, list[Gap]],
+    ) -> Series:
+        """One run, its equal layers together."""
+        layers = self.c.layers.runs[run]
+        past = layers.history
+        first: set[int] = set()
+        blocks: dict[object, tuple[tuple[AxisMap, ...], list[tuple[int, int]], list[Gap]]] = {}
+        for k, source in enumerate(past.order):
+            kind = "kept" if source not in first else "copy"
+            kind = "new" if past.drawn[k] is not None else "zero" if past.zeroed[k] else kind
+            first.add(source)
+            axes = self.pictures(by_home.get((run, k), ()))
+            own = gaps.get((run, k), [])
+            causes = tuple(sorted({(g.op, g.cause) for g in own}))
+            key = (kind, tuple((a.name, a.bands) for a in axes), causes)
+            block = blocks.setdefault(key, (axes, [], []))
+            block[1].append((k, source))
+            block[2].extend(own)
+        made = [
+            Block(
+                f"layers-{run}-{number}",
+                key[0] if isinstance(key, tuple) else "",
+                tuple(k for k, _ in pairs),
+                tuple(s for _, s in pairs),
+                axes,
+                self.marks(own),
+            )
+            for number, (key, (axes, pairs, own)) in enumerate(blocks.items())
+        ]
+        depth = IndexMap.of(past.count, np.array(past.order, dtype=np.int64))
+        return Series(layers.scope, bands_of(depth, UNITS), tuple(made))
+
+    def gaps(self) -> dict[Home, list[Gap]]:
+        """The gaps of the certificate by the layer that their node stands in."""
+        homes = {node.name: home for node, home in self.c.layers.home.items() if node.name}
+        found: dict[Home, list[Gap]] = defaultdict(list)
+        for gap in self.c.plan.certificate.gaps:
+            found[homes.get(gap.node)].append(gap)
+        return found
+
+    def marks(self, gaps: Sequence[Gap]) -> tuple[Mark, ...]:
+        """Gaps of one place, by cause and kind of node."""
+        grouped: dict[tuple[str, str], list[Gap]] = defaultdict(list)
+        for gap in gaps:
+            grouped[gap.op, gap.cause].append(gap)
+        found = []
+        for (op, cause), own in grouped.items():
+            self.marked += 1
+            names = tuple(dict.fromkeys(g.node for g in own if g.node))
+            found.append(Mark(f"gap-{self.marked}", op, cause, own[0].help, names))
+        return tuple(found)
+
+
+def _touched(plan: WeightPlan, numbers: Collection[int]) -> Touched:
+    """A weight, and what its steps on some of its axes do."""
+    verbs = dict.fromkeys(step.verb for step in plan.steps if step.axis in numbers)
+    return Touched(plan.name, ", ".join(verbs) or "has", plan.before, plan.after)

@@ -1,0 +1,120 @@
+"""All that a report shows, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from growc.errors.diagnostic import Diagnostic, GrowError, concealed
+from growc.errors.source import LINE_END, Source
+from growc.passes.compilation import Result
+from growc.passes.finish.certify import width
+from growc.plans.plan import Plan
+from growc.reports.flops import Flops, before_and_after
+from growc.reports.page.attention import Patterns, patterns_of
+from growc.reports.page.network import Network, network_of
+from growc.reports.page.selection import Selections, selections_of
+from growc.verification.verify import Verification
+
+LINES = 2000
+"""The most lines of one recipe that are shown."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a recipe, and what is wrong with it."""
+
+    number: int
+    text: str
+    problems: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One text of a recipe; `name` is that of its file, without folders."""
+
+    name: str
+    lines: tuple[Line, ...]
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What a plan says, and what was measured; `unmeasured` says why nothing was."""
+
+    plan: Plan
+    network: Network
+    flops: tuple[Flops, Flops]
+    stored: tuple[int, int]
+    selections: Selections
+    patterns: Patterns
+    verification: Verification | None = None
+    unmeasured: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report. problems: what is wrong, and at no place of a listing. growth: None without a plan."""
+
+    model: str
+    listings: tuple[Listing, ...]
+    problems: tuple[Diagnostic, ...] = ()
+    growth: Growth | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of a result: the file, what came of the comparison, and the inputs for it."""
+
+    result: Path
+    verification: Verification | None
+    inputs: Path | None = None
+    reason: str = ""
+
+
+NOT_RUN = "`growc report` runs no model; `growc apply --report FILE` measures, and so does `--result FILE`"
+
+
+def page_of(
+    model: Path, sources: Sequence[Source], growth: Growth | None, error: GrowError | None = None
+) -> Page:
+    """A page of a growth, or of what is wrong."""
+    problems = () if error is None else tuple(map(concealed, error.diagnostics))
+    shown = [one for one in sources if not one.private]
+    placed = [d for d in problems if d.span is not None and d.span.source in shown]
+    listings = tuple(_listing(one, [d for d in placed if d.span and d.span.source == one]) for one in shown)
+    return Page(model.name, listings, tuple(d for d in problems if d not in placed), growth)
+
+
+def growth_of(c: Result, measured: Measured | None = None) -> Growth:
+    """What a finished compilation says, with what was measured of its result."""
+    patterns = Patterns(reason=f"they were not measured: {NOT_RUN}")
+    if measured is not None:
+        patterns = patterns_of(c, measured.result, measured.inputs)
+    before = sum(w.elements * width(w.dtype) for w in c.first.graph.weights if not w.assumed)
+    return Growth(
+        c.plan,
+        network_of(c),
+        before_and_after(c),
+        (before, c.plan.bytes_to_write),
+        selections_of(c),
+        patterns,
+        None if measured is None else measured.verification,
+        NOT_RUN if measured is None else measured.reason,
+    )
+
+
+def _listing(source: Source, problems: Sequence[Diagnostic]) -> Listing:
+    by_line: Mapping[int, list[Diagnostic]] = {
+        n: [d for d in problems if d.span and d.span.line == n] for n in {d.span.line for d in problems if d.span}
+    }
+    texts = LINE_END.split(source.text.removeprefix("\ufeff"))
+    texts = texts[:-1] if texts and not texts[-1] else texts
+
+    def lines() -> Iterator[Line]:
+        for number, text in enumerate(texts[:LINES], 1):
+            yield Line(number, text.expandtabs(4)[:400], tuple(by_line.get(number, ())))
+
+    past = tuple(Line(n, "", tuple(own)) for n, own in sorted(by_line.items()) if n > min(len(texts), LINES))
+    return Listing(Path(source.name).name, (*lines(), *past), max(0, len(texts) - LINES))

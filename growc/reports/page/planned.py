@@ -1,0 +1,49 @@
+"""The page of a recipe and a model: planned, and compared with a result where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from growc.errors.diagnostic import GrowError
+from growc.errors.json_data import Json
+from growc.errors.progress import Progress, quiet
+from growc.errors.source import Source
+from growc.formats.compiler import compiled
+from growc.formats.protocol import form_of
+from growc.passes.finish.interface import ports_of
+from growc.reports.page.page import Measured, Page, growth_of, page_of
+from growc.resolve.resolve import load
+from growc.verification.judge import judge_plan
+
+
+def planned(
+    sources: Sequence[Source],
+    params: Mapping[str, str],
+    model: Path,
+    result: Path | None = None,
+    inputs: Path | None = None,
+    config: Mapping[str, Json] | None = None,
+    progress: Progress = quiet,
+) -> tuple[Page, GrowError | None]:
+    """A page, and what `growc plan` would say is wrong. result: what the recipe made of the model; it is
+    compared with it, on the inputs where there are some. Raises GrowError (G403) where it cannot be run.
+    """
+    given = inputs if model.is_dir() or model.suffix == ".json" else None
+    growth, shown, error = None, list(sources), None
+    try:
+        resolved = load(sources, params)
+        shown += resolved.included
+        c = compiled(resolved, model, example_inputs=given, config=config, progress=progress)
+    except GrowError as wrong:
+        return page_of(model, shown, None, wrong), wrong
+    measured = None
+    if result is not None:
+        found = form_of(model).verify(ports_of(c), model, result, inputs, progress)
+        measured = Measured(result, found, inputs)
+    growth = growth_of(c, measured)
+    try:
+        judge_plan(resolved.statements, c)
+    except GrowError as missed:
+        error = missed
+    return page_of(model, shown, growth, error), error
