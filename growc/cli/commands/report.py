@@ -29,11 +29,12 @@ def run(options: Namespace) -> int:
     """Write the page, and say what is wrong with the recipe."""
     from growc.checkpoint.files.homes import described_in
     from growc.distinct import Part, model_parts, require_distinct
-    from growc.files.commit import commit, require_name, require_replaceable
+    from growc.files.atomic_rename import put
+    from growc.files.commit import require_name, require_replaceable
     from growc.render.page.html import page_text
     from growc.render.progress import progress
     from growc.reports.page.planned import planned
-    from growc.system.workshop import workshop
+    from growc.system.workshop import kept_aside, workshop
 
     sources, model = sources_and_model(options)
     out, result, inputs = options.out, options.result, options.inputs
@@ -54,7 +55,7 @@ def run(options: Namespace) -> int:
     with workshop(out) as folder:
         draft = folder / "report"
         draft.write_text(text, encoding="utf-8", newline="")
-        commit([(draft, out)], lambda: require_replaceable(out, model, options.force))
+        put(draft, out, kept_aside(draft, 0))
     if error is not None:
         raise error
     size = len(text.encode())

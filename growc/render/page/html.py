@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
@@ -55,6 +55,16 @@ def where(mark: Mark, network: Network) -> str:
     return f"{mark.op} outside of layers" if mark.op else "the model"
 
 
+def kept_of(kept: Sequence[bool]) -> list[int]:
+    """The numbers of those that stay."""
+    return [k for k, stays in enumerate(kept) if stays]
+
+
+def labels_of(kept: Sequence[bool]) -> list[str]:
+    """Numbers below bars, where there is room for them."""
+    return [str(k) if len(kept) <= shapes.SINGLE else "" for k in range(len(kept))]
+
+
 def cut_short(text: str, most: int = 96) -> str:
     """A text without its middle, where it is longer than a line."""
     return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
@@ -91,6 +101,8 @@ def _environment() -> Environment:
         "curve": shapes.curve,
         "shades": shapes.shades,
         "ranges": shapes.ranges,
+        "kept_of": kept_of,
+        "labels_of": labels_of,
         "gap_groups": gap_groups,
         "where": where,
         "cut_short": cut_short,

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from growc.render.text import many, short
-from growc.reports.page.bands import MIXED, Band
+from growc.reports.page.bands import MIXED, SINGLE, Band
 from growc.reports.page.network import AxisMap, Block, Series
 from growc.verification.difference import DECADES, Spread
 
 WIDTH, MARGIN = 640.0, 6.0
 """Of a drawing."""
-NUMBERED = 32
-"""Units of an axis that have their numbers in them."""
+ROOM = 16.0
+"""A unit that is as wide has its number in it."""
+LOOSE = 3
+"""A band with a link so many times its width is drawn lightly."""
 ROW, TALLEST = 20.0, 640.0
 """The height of a layer in its column, and of a column."""
 
@@ -30,7 +32,9 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Shape:
-    """Something drawn that says what it is. points: the link to the source, empty where there is none."""
+    """Something drawn that says what it is. points: the link to the source, empty where there is none; loose:
+    whether that spreads over many more units than it has.
+    """
 
     kind: str
     text: str
@@ -39,6 +43,7 @@ class Shape:
     points: str = ""
     label: str = ""
     middle: str = ""
+    loose: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ def axis_shape(axis: AxisMap) -> AxisShape:
             corners = [(at(band.low), 36), (at(band.high), 36), (at(band.last), 74), (at(band.first), 74)]
             points = " ".join(f"{number(x)},{y}" for x, y in corners)
         width = (band.last - band.first) * scale
-        single = band.last - band.first == 1 and bands.after <= NUMBERED
+        single = band.last - band.first == 1 and scale >= ROOM
         label = str(band.low) if single and band.low >= 0 else ""
         shapes.append(
             Shape(
@@ -101,11 +106,12 @@ def axis_shape(axis: AxisMap) -> AxisShape:
                 points,
                 label,
                 number(at(band.first) + width / 2),
+                band.high - band.low > LOOSE * (band.last - band.first),
             )
         )
     dropped = tuple((number(at(a)), number((b - a) * scale)) for a, b in bands.dropped)
-    numbered = bands.before <= NUMBERED
-    cells = tuple((number(at(k) + scale / 2), str(k)) for k in range(bands.before if numbered else 0))
+    numbered = range(bands.before if scale >= ROOM else 0)
+    cells = tuple((number(at(k) + scale / 2), str(k)) for k in numbered)
     change = f"{bands.before}" if bands.before == bands.after else f"{bands.before} to {bands.after}"
     text = f"{axis.name}, {change} units"
     bars = number(bands.before * scale), number(bands.after * scale)
@@ -146,7 +152,7 @@ def numbers(first: int, last: int) -> str:
 def ranges(found: Sequence[int]) -> str:
     """`0 to 3, 7`."""
     runs: list[list[int]] = []
-    for n in found:
+    for n in dict.fromkeys(found):
         if runs and runs[-1][-1] == n - 1:
             runs[-1].append(n)
         else:

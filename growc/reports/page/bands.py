@@ -17,6 +17,9 @@ KINDS = ("kept", "copy", "mean", "zero", "new")
 or drawn.
 """
 
+SINGLE = 32
+"""Of an axis with as many units and fewer, each is a band of its own where any changes."""
+
 MIXED = "mixed"
 """The kind of a band that stands for several kinds."""
 
@@ -51,13 +54,14 @@ class Bands:
     @property
     def unchanged(self) -> bool:
         """Whether every unit stays where it is."""
-        return self.before == self.after and [b.kind for b in self.bands] == ["kept"]
+        return self.before == self.after and [(b.kind, b.low) for b in self.bands] == [("kept", 0)]
 
 
 def bands_of(made: IndexMap, limit: int) -> Bands:
-    """A map as `limit` bands at most."""
+    """A map as `limit` bands at most; of few units each is one."""
     kinds = unit_kinds(made)
-    starts = _starts(made, kinds)
+    few = made.size <= min(limit, SINGLE) and not made.is_identity
+    starts = np.arange(made.size) if few else _starts(made, kinds)
     merged = len(starts) > limit
     if merged:
         starts = np.unique(np.linspace(0, made.size, limit + 1).astype(np.int64)[:-1])
