@@ -341,7 +341,13 @@ def apply_file(
         source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new, ranks, weights
     )
     bound = read_bound(memory)
-    options = {"--lineage": lineage, "--report": report, "--inputs": inputs, "--optimizer": optimizer, "--model": home}
+    options = {
+        "--lineage": lineage,
+        "--report": report,
+        "--inputs": inputs,
+        "--optimizer": optimizer,
+        "--model": home,
+    }
     parts = require_own_parts(sources, resolved, source, target, options)
     guard(target, source, texts, force)
     measured, reason = None, "" if check else "switched off by --no-verify"

@@ -198,8 +198,9 @@ class _Spreading:
 
     def done(self) -> Spread:
         """All of it."""
-        return Spread(self.zeros, tuple(self.decades.tolist()), max(self.axis, 0), tuple(self.places.tolist()))
-
+        return Spread(
+            self.zeros, tuple(self.decades.tolist()), max(self.axis, 0), tuple(self.places.tolist())
+        )
 
 
 def _kinds(x: NDArray[np.float64]) -> NDArray[np.int8]:

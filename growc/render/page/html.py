@@ -14,6 +14,7 @@ from growc.files.commit import PAGE
 from growc.render.flops import amount, change_line
 from growc.render.page import shapes
 from growc.render.text import count, many, short
+from growc.reports.page.bands import SINGLE
 from growc.reports.page.network import Mark, Network
 from growc.reports.page.page import Page
 from growc.version import __version__
@@ -62,7 +63,7 @@ def kept_of(kept: Sequence[bool]) -> list[int]:
 
 def labels_of(kept: Sequence[bool]) -> list[str]:
     """Numbers below bars, where there is room for them."""
-    return [str(k) if len(kept) <= shapes.SINGLE else "" for k in range(len(kept))]
+    return [str(k) if len(kept) <= SINGLE else "" for k in range(len(kept))]
 
 
 def cut_short(text: str, most: int = 96) -> str:
@@ -122,4 +123,3 @@ def _environment() -> Environment:
 
 def _read(name: str) -> str:
     return files("growc.render.page").joinpath(name).read_text(encoding="utf-8")
-

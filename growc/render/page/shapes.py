@@ -1,4 +1,4 @@
-"""Where the shapes of a page's drawings stand: maps of axes, columns of layers, histograms, curves, patterns."""
+"""Where the shapes of a page's drawings stand: maps of axes, columns of layers, histograms, curves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from growc.render.text import many, short
-from growc.reports.page.bands import MIXED, SINGLE, Band
+from growc.reports.page.bands import MIXED, REGROUPED, Band
 from growc.reports.page.network import AxisMap, Block, Series
 from growc.verification.difference import DECADES, Spread
 
@@ -26,6 +26,7 @@ WORDS = {
     "mean": "means of all units",
     "zero": "zero",
     "new": "new",
+    REGROUPED: "put into other groups",
 }
 """What the units of each kind are."""
 
@@ -164,7 +165,9 @@ def column(series: Series) -> Column:
     """The layers of a run, before and after."""
     count = max(series.layers.before, series.layers.after, 1)
     step = min(ROW, TALLEST / count)
-    drawn = {k: (s, block) for block in series.blocks for k, s in zip(block.layers, block.sources, strict=True)}
+    drawn = {
+        k: (s, block) for block in series.blocks for k, s in zip(block.layers, block.sources, strict=True)
+    }
     runs: list[tuple[int, int, int, Block]] = []
     for k, (source, block) in sorted(drawn.items(), key=lambda item: item[0]):
         if runs and runs[-1][3] is block and runs[-1][2] + k - runs[-1][0] == source:

@@ -107,7 +107,7 @@ def _measured(c: Result, result: Path, inputs: Path | None) -> Patterns:
         old = _by_head(c.first, sources[place], first[name])
         new = _by_head(grown, after[place], second[now])
         heads = map_of(here[place].heads, made)
-        if old is None or new is None or (heads.source, heads.size) != (len(old), len(new)):
+        if old is None or new is None or heads is None or (heads.source, heads.size) != (len(old), len(new)):
             continue
         home, source = place[0] or (0, -1), _source_of(c, place)[0] or (0, -1)
         shown_heads = _heads(heads, old, new)
@@ -180,8 +180,7 @@ def _heads(heads: IndexMap, old: Floats, new: Floats) -> tuple[Head, ...]:
             copies[source].append(head)
     chosen = sorted(sorted(copies, key=lambda h: (-len(copies[h]), h))[:HEADS])
     return tuple(
-        Head(h, _shades(old[h]), tuple(_copy(k, old[h], new[k]) for k in copies[h][:COPIES]))
-        for h in chosen
+        Head(h, _shades(old[h]), tuple(_copy(k, old[h], new[k]) for k in copies[h][:COPIES])) for h in chosen
     )
 
 

@@ -24,6 +24,10 @@ MIXED = "mixed"
 """The kind of a band that stands for several kinds."""
 
 
+REGROUPED = "regrouped"
+"""What heads are whose groups split, join or are shuffled."""
+
+
 @dataclass(frozen=True)
 class Band:
     """Units first..last of the result, and low..high of the source, both half-open.
@@ -70,6 +74,12 @@ def bands_of(made: IndexMap, limit: int) -> Bands:
     return Bands(made.source, made.size, found, _dropped(made, limit), merged)
 
 
+def regrouped(before: int, after: int) -> Bands:
+    """The bands of an axis whose units have no map of their own."""
+    whole = Band(MIXED, 0, after, 0, before, ((REGROUPED, after),))
+    return Bands(before, after, (whole,), merged=True)
+
+
 def unit_kinds(made: IndexMap) -> Ints:
     """The kind of every unit, as its place in KINDS."""
     fresh = new_units(made)
@@ -83,9 +93,7 @@ def _starts(made: IndexMap, kinds: Ints) -> Ints:
     """The first unit of every row of units that go on in one way."""
     if not made.size:
         return np.zeros(0, dtype=np.int64)
-    goes_on = (kinds[1:] == kinds[:-1]) & (
-        ~made.copies[1:] | (made.index[1:] == made.index[:-1] + 1)
-    )
+    goes_on = (kinds[1:] == kinds[:-1]) & (~made.copies[1:] | (made.index[1:] == made.index[:-1] + 1))
     return np.concatenate([[0], 1 + np.flatnonzero(~goes_on)])
 
 

@@ -18,9 +18,9 @@ from growc.ir.graph import Value
 from growc.passes.compilation import Result
 from growc.passes.roles.name_axes import RoleAxis
 from growc.plans.plan import Gap, WeightPlan
-from growc.reports.page.bands import Bands, bands_of
+from growc.reports.page.bands import Bands, bands_of, regrouped
 
-UNITS = 48
+UNITS = 32
 """The most bands of one axis."""
 ALL_BANDS = 6000
 """The most bands of all axes of all layers."""
@@ -110,21 +110,31 @@ def network_of(c: Result) -> Network:
     return _Network(c).whole()
 
 
-def composed(c: Result) -> dict[Space, IndexMap]:
-    """The map of every atom that statements resize, all of them together."""
-    made: dict[Space, IndexMap] = {}
+def composed(c: Result) -> dict[Space, IndexMap | None]:
+    """The map of every atom that statements resize, all of them together; None where heads change groups."""
+    made: dict[Space, IndexMap | None] = {}
     for stage in c.lowered.stages:
         for atom, request in stage.requests.items():
-            first = made.get(find(atom))
-            fits = first is None or first.size == request.map.source
-            made[find(atom)] = request.map if first is None or not fits else request.map.after(first)
+            first = made.get(find(atom), IndexMap.identity(request.map.source))
+            fits = first is not None and first.size == request.map.source
+            made[find(atom)] = request.map.after(first) if first is not None and fits else None
+        made |= {find(x): None for one in stage.regroups for x in (one.keys, one.group)}
     return made
 
 
-def map_of(spaces: Sequence[Space], made: Mapping[Space, IndexMap]) -> IndexMap:
-    """The map of a row-major product of spaces."""
-    parts = [made.get(a) or IndexMap.identity(a.size[0]) for a in atoms_of(spaces)]
-    return reduce(IndexMap.kron, parts) if parts else IndexMap.identity(1)
+def map_of(spaces: Sequence[Space], made: Mapping[Space, IndexMap | None]) -> IndexMap | None:
+    """The map of a row-major product of spaces; None where one has none."""
+    known = [one for space in spaces if (one := _of_space(find(space), made)) is not None]
+    return reduce(IndexMap.kron, known, IndexMap.identity(1)) if len(known) == len(spaces) else None
+
+
+def _of_space(space: Space, made: Mapping[Space, IndexMap | None]) -> IndexMap | None:
+    if space.kind == "product":
+        return map_of(space.parts, made)
+    if space.kind == "atom":
+        return made.get(space, IndexMap.identity(space.size[0]))
+    known = [one for part in space.parts if (one := _of_space(find(part), made)) is not None]
+    return IndexMap.concat(known) if len(known) == len(space.parts) else None
 
 
 class _Network:
@@ -208,7 +218,9 @@ class _Network:
                 if use.weight is not None and use.weight.name in self.plans:
                     numbers[use.weight.name].add(number)
         listed = [_touched(self.plans[weight], own) for weight, own in sorted(numbers.items())]
-        bands = bands_of(map_of(axis.spaces, self.made), self.limit)
+        made, after = map_of(axis.spaces, self.made), self.c.lowered.sizes.product(axis.spaces)
+        known = made is not None and (made.source, made.size) == (axis.size, after)
+        bands = bands_of(made, self.limit) if made is not None and known else regrouped(axis.size, after)
         return AxisMap(name, bands, tuple(listed[:WEIGHTS]), max(0, len(listed) - WEIGHTS))
 
     def series(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,9 +107,10 @@ def growth_of(c: Result, measured: Measured | None = None) -> Growth:
 
 
 def _listing(source: Source, problems: Sequence[Diagnostic]) -> Listing:
-    by_line: Mapping[int, list[Diagnostic]] = {
-        n: [d for d in problems if d.span and d.span.line == n] for n in {d.span.line for d in problems if d.span}
-    }
+    by_line: dict[int, list[Diagnostic]] = defaultdict(list)
+    for one in problems:
+        if one.span is not None:
+            by_line[one.span.line].append(one)
     texts = LINE_END.split(source.text.removeprefix("\ufeff"))
     texts = texts[:-1] if texts and not texts[-1] else texts
 

@@ -130,9 +130,7 @@ def _ranked(scores: Floats, kept: Ints) -> Ranked:
 
 def overlap(kept: Sequence[Ints]) -> tuple[tuple[float, ...], ...]:
     """Of each pair of sets of units, which part of the smaller one the other has too."""
-    return tuple(
-        tuple(len(np.intersect1d(a, b)) / max(1, min(len(a), len(b))) for b in kept) for a in kept
-    )
+    return tuple(tuple(len(np.intersect1d(a, b)) / max(1, min(len(a), len(b))) for b in kept) for a in kept)
 
 
 def _layers(c: Result, found: Scores | None) -> tuple[LayerChoice, ...]:
