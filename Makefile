@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo starters coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries bench models fmt clean
+.PHONY: demo examples plans test check zoo starters coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries pages bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -87,6 +87,9 @@ libraries: build/libraries.stamp
 	PYTHONPATH=build/libraries $(BIN)/python benchmarks/libraries/pruning.py --json docs/pruning.json
 	$(BIN)/python benchmarks/libraries/page.py docs/libraries.json --pruned docs/pruning.json
 
+pages: build/pages.stamp
+	PYTHONPATH=build/pages $(BIN)/python -m pytest -q tests/pages -m ""
+
 bench: build/peers.stamp
 	$(BIN)/python benchmarks/speed/run.py --peers build/peers/bin/python --json docs/performance.json
 	$(BIN)/python benchmarks/speed/page.py docs/performance.json
@@ -96,6 +99,11 @@ build/peers.stamp: .venv/dev.stamp benchmarks/speed/requirements.txt
 	$(PYTHON) -m venv build/peers
 	build/peers/bin/python -m pip --disable-pip-version-check install --quiet -r benchmarks/speed/requirements.txt
 	touch $@
+
+build/pages.stamp: .venv/dev.stamp tests/pages/requirements.txt
+	rm -rf build/pages
+	$(PIP) --no-deps --target build/pages -r tests/pages/requirements.txt
+	@touch $@
 
 build/libraries.stamp: .venv/dev.stamp benchmarks/libraries/requirements.txt
 	rm -rf build/libraries

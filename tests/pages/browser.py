@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -92,8 +93,9 @@ def opened(profile: Path) -> Iterator[Tab]:
     answers, write_answers = os.pipe()
 
     def third_and_fourth() -> None:
-        os.dup2(read_commands, 3)
-        os.dup2(write_answers, 4)
+        moved = [fcntl.fcntl(end, fcntl.F_DUPFD, 5) for end in (read_commands, write_answers)]
+        for place, end in zip((3, 4), moved, strict=True):
+            os.dup2(end, place)
 
     line = [PROGRAM, *OPTIONS, "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

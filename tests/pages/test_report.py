@@ -62,6 +62,8 @@ def test_the_numbers_are_those_of_the_plan() -> None:
         assert gap.cause in page.words
     named = {a["aria-label"] for _, a in page.tags if a.get("role") == "img"}
     assert "heads: unit 1 is copied from unit 0 of the source" in named
+    wide = "transformer.h.0.attn.c_attn.weight makes it: 96 × 288 to 128 × 384"
+    assert any(name and name.startswith("heads, 6 to 8 units; ") and wide in name for name in named)
     assert "hidden: units 96 to 127 are copied from units 64 to 95 of the source" in named
 
 
@@ -106,6 +108,7 @@ def test_scores_are_cut_where_the_recipe_says() -> None:
     assert "2 of 4 layers stay: 0, 3." in words
 
 
+@pytest.mark.soak
 def test_a_profile_that_was_measured_is_shown(tmp_path: Path) -> None:
     model = tmp_path / "model.onnx"
     model.write_bytes(GPT.read_bytes())

@@ -71,11 +71,6 @@ def cut_short(text: str, most: int = 96) -> str:
     return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
 
 
-def sizes(shape: tuple[int, ...]) -> str:
-    """`768 × 2304`."""
-    return " × ".join(map(str, shape)) or "one number"
-
-
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -107,7 +102,8 @@ def _environment() -> Environment:
         "gap_groups": gap_groups,
         "where": where,
         "cut_short": cut_short,
-        "sizes": sizes,
+        "sizes": shapes.sizes,
+        "tip_lines": shapes.tip_lines,
         "count": count,
         "many": many,
         "short": short,

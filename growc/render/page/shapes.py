@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from growc.verification.difference import DECADES, Spread
 
 WIDTH, MARGIN = 640.0, 6.0
 """Of a drawing."""
+TOLD = 3
+"""The most weights that a drawing names."""
 ROOM = 16.0
 """A unit that is as wide has its number in it."""
 LOOSE = 3
@@ -49,9 +52,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class AxisShape:
-    """A map of an axis. bars: the widths of source and result; dropped: x and width of what is left out."""
+    """A map of an axis. weights: it, and some weights that have it, with their shapes. bars: the widths of source and result; dropped: x and width of what is left out."""
 
     text: str
+    weights: str
     bars: tuple[str, str]
     bands: tuple[Shape, ...]
     dropped: tuple[tuple[str, str], ...]
@@ -61,6 +65,17 @@ class AxisShape:
 def number(x: float) -> str:
     """A coordinate, to a tenth."""
     return f"{x:.1f}".removesuffix(".0")
+
+
+def sizes(shape: tuple[int, ...]) -> str:
+    """`768 × 2304`."""
+    return " × ".join(map(str, shape)) or "one number"
+
+
+def tip_lines(text: str, most: int = 104) -> list[tuple[int, str]]:
+    """A text in two lines below a drawing, each with its height."""
+    lines = textwrap.wrap(text, most, max_lines=2, placeholder=" …")
+    return [(124 + 15 * k, line) for k, line in enumerate(lines)]
 
 
 def span(first: int, last: int) -> str:
@@ -115,8 +130,11 @@ def axis_shape(axis: AxisMap) -> AxisShape:
     cells = tuple((number(at(k) + scale / 2), str(k)) for k in numbered)
     change = f"{bands.before}" if bands.before == bands.after else f"{bands.before} to {bands.after}"
     text = f"{axis.name}, {change} units"
+    told = [f"{w.name} {w.verb} it: {sizes(w.before)} to {sizes(w.after)}" for w in axis.weights[:TOLD]]
+    more = len(axis.weights) + axis.more - len(told)
+    told += [f"{many(more, 'more weight')}"] if more else []
     bars = number(bands.before * scale), number(bands.after * scale)
-    return AxisShape(text, bars, tuple(shapes), dropped, cells)
+    return AxisShape(text, "; ".join([text, *told]), bars, tuple(shapes), dropped, cells)
 
 
 @dataclass(frozen=True)

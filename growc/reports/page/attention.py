@@ -179,19 +179,22 @@ def _heads(heads: IndexMap, old: Floats, new: Floats) -> tuple[Head, ...]:
         if source >= 0:
             copies[source].append(head)
     chosen = sorted(sorted(copies, key=lambda h: (-len(copies[h]), h))[:HEADS])
-    return tuple(
-        Head(h, _shades(old[h]), tuple(_copy(k, old[h], new[k]) for k in copies[h][:COPIES])) for h in chosen
-    )
+    return tuple(_head(h, copies[h][:COPIES], old[h], new) for h in chosen)
 
 
-def _copy(head: int, old: Floats, new: Floats) -> Copy:
+def _head(head: int, copies: Sequence[int], old: Floats, new: Floats) -> Head:
+    peak = float(np.nan_to_num(old[:TOKENS, :TOKENS]).max(initial=0.0)) or 1.0
+    return Head(head, _shades(old, peak), tuple(_copy(k, old, new[k], peak) for k in copies))
+
+
+def _copy(head: int, old: Floats, new: Floats, peak: float) -> Copy:
     rows, columns = min(old.shape[0], new.shape[0]), min(old.shape[1], new.shape[1])
     apart = float(np.abs(old[:rows, :columns] - new[:rows, :columns]).max(initial=0.0))
-    return Copy(head, _shades(new), apart)
+    return Copy(head, _shades(new, peak), apart)
 
 
-def _shades(weights: Floats) -> tuple[tuple[int, ...], ...]:
-    """A pattern's first tokens in LEVELS shades, 0 for nothing; the square root makes small weights show."""
+def _shades(weights: Floats, peak: float) -> tuple[tuple[int, ...], ...]:
+    """A pattern's first tokens in LEVELS shades, 0 for nothing; the last one is `peak` and more."""
     part = np.nan_to_num(weights[:TOKENS, :TOKENS])
-    levels = np.rint(np.sqrt(np.clip(part, 0.0, 1.0)) * LEVELS).astype(np.int64)
+    levels = np.rint(np.clip(part / peak, 0.0, 1.0) * LEVELS).astype(np.int64)
     return tuple(tuple(row) for row in levels.tolist())
