@@ -52,7 +52,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class AxisShape:
-    """A map of an axis. weights: it, and some weights that have it, with their shapes. bars: the widths of source and result; dropped: x and width of what is left out."""
+    """A map of an axis. weights: some weights that have it, with their shapes. bars: the widths of source and
+    result; dropped: x and width of what is left out; cells: x and the number of units of the source.
+    """
 
     text: str
     weights: str
