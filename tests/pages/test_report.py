@@ -187,6 +187,22 @@ def test_what_is_wrong_stands_at_its_line_and_the_status_is_that_of_plan(
     assert "gaps, by cause" in page.words
 
 
+def test_a_mark_stands_at_its_word_behind_tabs_too() -> None:
+    text = api.report("\tin layers 0 {\twiden heds to 8 with zero fill }", GPT)
+    assert "widen <mark>heds</mark> to 8" in text
+
+
+def test_long_names_do_not_make_a_page_long(tmp_path: Path) -> None:
+    model = save(tmp_path / "model.onnx", STREAM)
+    proto = onnx.load(model)
+    for node in proto.graph.node:
+        node.name = f"{node.output[0]} {'x' * 10**6}"
+    onnx.save(proto, model)
+    text = api.report("widen hidden to 24 with tail copy", model)
+    assert "norm" in text
+    assert len(text) < 10**5
+
+
 def test_only_pages_of_growc_are_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,11 +66,6 @@ def labels_of(kept: Sequence[bool]) -> list[str]:
     return [str(k) if len(kept) <= SINGLE else "" for k in range(len(kept))]
 
 
-def cut_short(text: str, most: int = 96) -> str:
-    """A text without its middle, where it is longer than a line."""
-    return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
-
-
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
@@ -101,7 +96,7 @@ def _environment() -> Environment:
         "labels_of": labels_of,
         "gap_groups": gap_groups,
         "where": where,
-        "cut_short": cut_short,
+        "cut_short": shapes.cut_short,
         "sizes": shapes.sizes,
         "tip_lines": shapes.tip_lines,
         "count": count,

@@ -74,6 +74,11 @@ def sizes(shape: tuple[int, ...]) -> str:
     return " × ".join(map(str, shape)) or "one number"
 
 
+def cut_short(text: str, most: int = 96) -> str:
+    """A text without its middle, where it is longer than a line."""
+    return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
+
+
 def tip_lines(text: str, most: int = 104) -> list[tuple[int, str]]:
     """A text in two lines below a drawing, each with its height."""
     lines = textwrap.wrap(text, most, max_lines=2, placeholder=" …")
@@ -132,7 +137,9 @@ def axis_shape(axis: AxisMap) -> AxisShape:
     cells = tuple((number(at(k) + scale / 2), str(k)) for k in numbered)
     change = f"{bands.before}" if bands.before == bands.after else f"{bands.before} to {bands.after}"
     text = f"{axis.name}, {change} units"
-    told = [f"{w.name} {w.verb} it: {sizes(w.before)} to {sizes(w.after)}" for w in axis.weights[:TOLD]]
+    told = [
+        f"{cut_short(w.name)} {w.verb} it: {sizes(w.before)} to {sizes(w.after)}" for w in axis.weights[:TOLD]
+    ]
     more = len(axis.weights) + axis.more - len(told)
     told += [f"{many(more, 'more weight')}"] if more else []
     bars = number(bands.before * scale), number(bands.after * scale)

@@ -20,6 +20,8 @@ from growc.verification.verify import Verification
 
 LINES = 2000
 """The most lines of one recipe that are shown."""
+LONGEST = 400
+"""The most characters of one line."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _listing(source: Source, problems: Sequence[Diagnostic]) -> Listing:
 
     def lines() -> Iterator[Line]:
         for number, text in enumerate(texts[:LINES], 1):
-            yield Line(number, text.expandtabs(4)[:400], tuple(by_line.get(number, ())))
+            yield Line(number, text[:LONGEST].replace("\t", " "), tuple(by_line.get(number, ())))
 
     past = tuple(Line(n, "", tuple(own)) for n, own in sorted(by_line.items()) if n > min(len(texts), LINES))
     return Listing(Path(source.name).name, (*lines(), *past), max(0, len(texts) - LINES))
