@@ -295,7 +295,8 @@ def apply_file(
     distributed checkpoint (`distcp`), if not those of the source; `home` is the directory that has the
     config of a folder of weights without one; `model_class` is the class of a checkpoint that
     transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`; `card` is whether the
-    result has a model card, and `report` is where a page goes that shows plan and measurement. ranks: the processes that write its weights; only the first one calls this.
+    result has a model card, and `report` is where a page goes that shows plan and measurement. ranks: the
+    processes that write its weights; only the first one calls this.
     Raises GrowError; then nothing has appeared at `out`.
     """
     from growc.checkpoint.files.homes import described_in

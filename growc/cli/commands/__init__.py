@@ -14,12 +14,14 @@ from growc.cli.commands.lsp import LSP
 from growc.cli.commands.measure import MEASURE
 from growc.cli.commands.plan import PLAN
 from growc.cli.commands.recipes import RECIPES
+from growc.cli.commands.report import REPORT
 from growc.cli.commands.verify import VERIFY
 
 SHOWN = (
     INIT,
     INSPECT,
     PLAN,
+    REPORT,
     APPLY,
     VERIFY,
     DIFF,
@@ -35,9 +37,3 @@ SHOWN = (
 """In the order of `--help`."""
 
 COMMANDS: dict[str, Command] = {one.name: one for one in SHOWN}
-from growc.cli.commands.report import REPORT
-from growc.cli.commands.verify import VERIFY
-
-COMMANDS: dict[str, Command] = {
-    one.name: one for one in (APPLY, PLAN, REPORT, INSPECT, VERIFY, MEASURE, EXPLAIN, CHECK, FMT, CLEAN)
-}
