@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from growc.api import apply as apply
     from growc.api import inspect as inspect
     from growc.api import plan as plan
+    from growc.api import report as report
     from growc.api import verify as verify
     from growc.checkpoint.files.state_dict import save as save
     from growc.errors.diagnostic import GrowError as GrowError
@@ -63,6 +64,7 @@ __all__ = [
     "param_groups",
     "plan",
     "recipes",
+    "report",
     "save",
     "verify",
 ]
@@ -82,6 +84,7 @@ _HOMES = {
     "param_groups": "growc.training.param_groups",
     "plan": "growc.api",
     "recipes": "growc.reports.shipped_recipes",
+    "report": "growc.api",
     "save": "growc.checkpoint.files.state_dict",
     "verify": "growc.api",
 }

@@ -6,8 +6,11 @@ Golden files hold what is printed, beside the test; `pytest --update-golden` ren
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 from zlib import crc32
 
 import pytest
@@ -25,6 +28,29 @@ settings.register_profile(
 settings.load_profile("tests")
 
 heed_interrupts()
+
+EXTRAS = ("torch", "transformers", "safetensors", "onnxscript", "accelerate", "yaml")
+MISSING = [name for name in EXTRAS if getattr(find_spec(name), "origin", None) is None]
+"""The folder `tests/torch` is no package, but could be taken for one."""
+PARTS = tuple(str(Path(__file__).parents[1] / name) for name in ("tests", "examples", "benchmarks"))
+
+
+class Skipping:
+    """Skips tests that import what `growc[torch]` brings, or modules that need it, where that is missing. To
+    functions of growc it is missing.
+    """
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and name.partition(".")[0] in MISSING:
+            if frame.f_code.co_filename.startswith(PARTS):
+                pytest.skip(f"needs {name}", allow_module_level=True)
+            importing = "importlib" in frame.f_code.co_filename or frame.f_code.co_name == "<module>"
+            frame = frame.f_back if importing else None
+
+
+if MISSING:
+    sys.meta_path.insert(0, Skipping())
 
 Golden = Callable[[Path, str], None]
 

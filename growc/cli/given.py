@@ -44,9 +44,9 @@ def take_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=JSON)
 
 
-def take_out(parser: ArgumentParser, told: str) -> None:
+def take_out(parser: ArgumentParser, told: str, *, name: str = "OUT", default: Path | None = None) -> None:
     """Where the result goes."""
-    parser.add_argument("-o", "--output", dest="out", type=Path, metavar="OUT", help=told)
+    parser.add_argument("-o", "--output", dest="out", type=Path, default=default, metavar=name, help=told)
 
 
 def take_captured_with(parser: ArgumentParser) -> None:

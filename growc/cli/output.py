@@ -58,13 +58,19 @@ def speaking() -> Iterator[Voice]:
         _voice.reset(token)
 
 
-def say(lines: Iterable[str]) -> None:
+def say(lines: Iterable[str], *, fitted: bool = True) -> None:
     """Print for a person, to a reader that may go away: a closed pipe ends the printing, and not the work.
+
+    fitted: whether lines break where a terminal ends; those of a recipe do not, and have no colours.
 
     Everything that a command prints passes here, or growc.errors.diagnostic.render.
     """
-    if not _voice.get(Voice()).quiet:
+    if _voice.get(Voice()).quiet:
+        return
+    if fitted:
         _print(_fitting(map(printable, lines), sys.stdout))
+    else:
+        _print(map(printable, lines), plain=True)
 
 
 def say_json(data: Json) -> None:
@@ -72,10 +78,10 @@ def say_json(data: Json) -> None:
     _print(map(printable, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).split("\n")))
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print(lines: Iterable[str], *, plain: bool = False) -> None:
     from growc.render.text import on_terminal
 
-    ink = on_terminal if _voice.get(Voice()).colors(sys.stdout) else str
+    ink = on_terminal if not plain and _voice.get(Voice()).colors(sys.stdout) else str
     with contextlib.suppress(BrokenPipeError), last_words():
         for line in lines:
             print(ink(line))

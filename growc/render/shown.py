@@ -9,6 +9,7 @@ from growc.errors.shown import lines_of
 from growc.passes.compilation import Analysis
 from growc.plans.plan import Certificate, Plan
 from growc.render.certificate import certificate_lines
+from growc.render.difference import difference_lines
 from growc.render.flops import flops_line
 from growc.render.inspection import inspect_lines
 from growc.render.profile import profile_lines, rate_line, score_lines
@@ -19,6 +20,7 @@ from growc.render.terminal import (
     verification_lines,
 )
 from growc.reports.calibration import Outcome
+from growc.reports.difference import Difference
 from growc.reports.flops import Flops, count
 from growc.reports.layer_profile import Profile
 from growc.reports.measure import Measurement
@@ -28,6 +30,7 @@ lines_of.register(Plan)(plan_lines)
 lines_of.register(Certificate)(certificate_lines)
 lines_of.register(Verification)(verification_lines)
 lines_of.register(Outcome)(outcome_lines)
+lines_of.register(Difference)(difference_lines)
 
 
 @lines_of.register

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from growc.errors.arguments import telling
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json, texts
 from growc.errors.progress import Progress, quiet
+from growc.errors.shown import Shown
 from growc.formats.compiler import compiled
 from growc.formats.protocol import form_of
 from growc.formats.provenance import recipe_of, replayable
@@ -61,7 +63,7 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Shown):
     """What differs between two models. equal: tensors that are equal in every byte. uncompared: what could
     not be compared, and why.
     """
@@ -110,6 +112,7 @@ class Difference:
         return self.one_form and not found and not self.rewired
 
 
+@telling
 def diff(before: str | Path, after: str | Path, *, progress: Progress = quiet) -> Difference:
     """What differs between two models on disk: ONNX files, `.pt2` programs, checkpoint directories, configs.
 

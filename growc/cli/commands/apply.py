@@ -11,6 +11,7 @@ from growc.cli.given import (
     parameters,
     sources_and_model,
     take_home,
+    take_out,
     take_recipe,
     take_workers,
 )
@@ -20,9 +21,7 @@ from growc.cli.output import say, say_json, waiting
 def arguments(parser: ArgumentParser) -> None:
     """Its arguments."""
     take_recipe(parser)
-    parser.add_argument(
-        "-o", "--output", dest="out", type=Path, metavar="OUT", help="default: NAME.grown beside MODEL"
-    )
+    take_out(parser, "default: NAME.grown beside MODEL")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and verify with")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
     parser.add_argument("--no-card", action="store_true", help="write no model card into a checkpoint")

@@ -6,9 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import take_home, take_json
-from growc.cli.output import say, say_json
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.cli.given import local_model, take_home, take_json
+from growc.cli.output import say, say_json, waiting
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -22,15 +21,15 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Show what differs; 1 where anything does, as `diff` has it."""
     from growc.checkpoint.files.homes import described_in
+    from growc.files.hub import no_model
     from growc.render.difference import difference_data, difference_lines
-    from growc.render.progress import progress
     from growc.reports.difference import diff
 
-    before, after = options.models
-    for model in options.models:
+    before, after = map(local_model, options.models)
+    for model in (before, after):
         if not model.exists():
-            raise GrowError(Diagnostic("G310", f"there is no model at `{model}`"))
-    with progress() as advance, described_in(before, options.home), described_in(after, options.home):
+            raise no_model(model)
+    with waiting() as advance, described_in(before, options.home), described_in(after, options.home):
         found = diff(before, after, progress=advance)
     if options.json:
         say_json(difference_data(found))

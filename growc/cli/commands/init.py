@@ -6,14 +6,14 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import captured_with, take_captured_with, take_home
+from growc.cli.given import captured_with, take_captured_with, take_home, take_out
 from growc.cli.output import say
 
 
 def arguments(parser: ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("model", type=Path, metavar="MODEL")
-    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="default: standard output")
+    take_out(parser, "default: standard output", name="FILE")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
     take_captured_with(parser)
     take_home(parser)
@@ -31,7 +31,7 @@ def run(options: Namespace) -> int:
     with described_in(model, options.home):
         text = init(model, example_inputs=captured_with(options.inputs, model))
     if out is None:
-        say(text.removesuffix("\n").split("\n"))
+        say(text.removesuffix("\n").split("\n"), fitted=False)
     else:
         write_file(out, text.encode())
         say([f"wrote `{out}`; `growc plan {out} {model}` shows what it would do"])

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import local_model, take_json, take_workers
+from growc.cli.given import local_model, take_json, take_out, take_workers
 from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
@@ -18,9 +18,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", required=True, help="inputs to measure on")
     parser.add_argument("--samples", type=int, metavar="N", help="use the first N rows")
     parser.add_argument("--layers", action="store_true", help="remove and double each layer, too")
-    parser.add_argument(
-        "-o", "--output", dest="out", type=Path, metavar="OUT", help="where the scores are kept"
-    )
+    take_out(parser, "where the scores are kept")
     parser.add_argument("--force", action="store_true", help="replace scores of another measurement")
     take_workers(parser, "measure by so many processes")
     take_json(parser)

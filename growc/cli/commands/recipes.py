@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
-from growc.cli.given import take_json
+from growc.cli.given import take_json, take_out
 from growc.cli.output import say, say_json
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
@@ -22,7 +22,7 @@ TITLE = 31
 def arguments(parser: ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument("recipe", nargs="?", metavar="NAME", help="print this recipe; default: list all")
-    parser.add_argument("-o", dest="out", type=Path, metavar="FILE", help="copy it, and the files it reads")
+    take_out(parser, "copy it, and the files it reads", name="FILE")
     parser.add_argument("--force", action="store_true", help="replace files that are there")
     take_json(parser)
 
@@ -57,7 +57,7 @@ def _print(found: ShippedRecipe, as_json: bool) -> None:
     if as_json:
         say_json(about(found) | {"text": found.text, "files": list(found.files)})
     else:
-        say(found.text.removesuffix("\n").split("\n"))
+        say(found.text.removesuffix("\n").split("\n"), fitted=False)
 
 
 def _copy(found: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:

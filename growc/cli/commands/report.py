@@ -6,8 +6,16 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import captured_with, decided, parameters, sources_and_model, take_home, take_recipe
-from growc.cli.output import say, say_json
+from growc.cli.given import (
+    captured_with,
+    decided,
+    parameters,
+    sources_and_model,
+    take_home,
+    take_out,
+    take_recipe,
+)
+from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.printable import size_of
 
@@ -15,9 +23,7 @@ from growc.errors.printable import size_of
 def arguments(parser: ArgumentParser) -> None:
     """Its arguments."""
     take_recipe(parser)
-    parser.add_argument(
-        "-o", dest="out", type=Path, default=Path("report.html"), metavar="FILE", help="default: report.html"
-    )
+    take_out(parser, "default: report.html", name="FILE", default=Path("report.html"))
     told = "a model that the recipe made of MODEL, to compare with it"
     parser.add_argument("--result", type=Path, metavar="RESULT", help=told)
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and compare with")
@@ -32,7 +38,6 @@ def run(options: Namespace) -> int:
     from growc.files.atomic_rename import put
     from growc.files.commit import require_name, require_replaceable
     from growc.render.page.html import page_text
-    from growc.render.progress import progress
     from growc.reports.page.planned import planned
     from growc.system.workshop import kept_aside, workshop
 
@@ -47,7 +52,7 @@ def run(options: Namespace) -> int:
     read += [] if inputs is None else [Part("the file of `--inputs`", inputs)]
     require_distinct([Part("FILE", out)], read)
     require_replaceable(out, model, options.force, elsewhere=", `-o FILE` writes elsewhere")
-    with progress() as advance, described_in(model, options.home):
+    with waiting() as advance, described_in(model, options.home):
         page, error = planned(
             sources, parameters(options), model, result, inputs, decided(options), progress=advance
         )
