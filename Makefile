@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo starters coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries pages bench models fmt clean
+.PHONY: demo examples plans test check zoo starters coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries pages pythons oldest bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -93,6 +93,25 @@ pages: build/pages.stamp
 bench: build/peers.stamp
 	$(BIN)/python benchmarks/speed/run.py --peers build/peers/bin/python --json docs/performance.json
 	$(BIN)/python benchmarks/speed/page.py docs/performance.json
+
+# The tests that need no torch, with other Pythons, and with the oldest packages that pyproject.toml names.
+TESTING := pytest pytest-xdist hypothesis ipykernel nbclient pygls scikit-learn
+ALONE := -q -n 2 -m "not soak" --ignore tests/soundness --ignore tests/test_docs.py
+
+pythons:
+	for version in 3.12 3.13; do \
+	  python$$version -m venv --clear build/python$$version && \
+	  build/python$$version/bin/python -m pip install --quiet -c constraints.txt -e . $(TESTING) && \
+	  build/python$$version/bin/python -m pytest $(ALONE) || exit 1; \
+	done
+
+oldest:
+	$(PYTHON) -m venv --clear build/oldest
+	$(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
+	  | sed 's/>=/==/' > build/oldest.txt
+	build/oldest/bin/python -m pip install --quiet -r build/oldest.txt $(TESTING)
+	build/oldest/bin/python -m pip install --quiet --no-deps -e .
+	build/oldest/bin/python -m pytest $(ALONE)
 
 build/peers.stamp: .venv/dev.stamp benchmarks/speed/requirements.txt
 	rm -rf build/peers
