@@ -157,6 +157,13 @@ LAYER_FILLS = {rule.name: rule for rule in _ROWS if rule.layers}
 """What new layers can be made with."""
 
 
+OFFERED = ("cyclic copy split random", "cyclic copy", "zero fill", "average fill")
+"""What a starter recipe makes new units of, the best to train with first."""
+
+OFFERED_OF = {"vocab": ("average fill", *OFFERED)}
+"""Of axes that have others: a new token is none of the old ones."""
+
+
 def appended(filled: IndexMap) -> IndexMap:
     """The same copies with the originals first, in their old order: for axes that the outside numbers."""
     fresh = new_units(filled)

@@ -21,6 +21,7 @@ from growc.formats.compiler import asked_of, compiled, held
 from growc.passes.axes.ties import tied_heads
 from growc.passes.lowering.resolve_axis import glob
 from growc.passes.lowering.scopes import numbers
+from growc.recipe.fills import OFFERED, OFFERED_OF
 from growc.recipe.syntax_tree import Stack, SubcloneLayers
 from growc.resolve.bound import Resolved
 from growc.resolve.resolve import load
@@ -32,11 +33,6 @@ if TYPE_CHECKING:
 
     Model = str | Path | nn.Module
 
-FILLS = ("cyclic copy split random", "cyclic copy", "zero fill", "average fill")
-"""What new units are made of, the best to train with first."""
-
-FILLS_OF = {"vocab": ("average fill", *FILLS)}
-"""A new token is none of the old ones."""
 
 ORDERS = ("by whole with zero outputs", "by each with zero outputs", "by whole")
 """How layers become more."""
@@ -207,7 +203,7 @@ def _offer(trials: Trials, axis: str, sizes: tuple[int, ...], larger: str = "") 
 
 def _candidates(axis: str, sizes: tuple[int, ...], larger: str) -> Iterator[list[str]]:
     """Statements on an axis: to grow it, else to sort its units, else to drop some."""
-    yield [f"widen {axis} to {larger} with {fill}" for fill in FILLS_OF.get(axis, FILLS)]
+    yield [f"widen {axis} to {larger} with {fill}" for fill in OFFERED_OF.get(axis, OFFERED)]
     yield [f"reorder {axis} by magnitude"]
     if all(size % 2 == 0 for size in sizes):
         half = str(sizes[0] // 2) if len(sizes) == 1 else f"{axis} / 2"

@@ -362,6 +362,7 @@ def test_the_environment_names_server_cache_and_token(tmp_path):
     save_onnx(tmp_path / "mlp.onnx", MLP)
     with serving(tiny=Repository({"mlp.onnx": (tmp_path / "mlp.onnx").read_bytes()})) as hub:
         names = {"HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home"), "HF_TOKEN": "hf_secret"}
+        names |= {"HF_HUB_OFFLINE": "0"}
         command = [sys.executable, "-m", "growc", "plan", "-e", WIDEN, "hf://owner/tiny/mlp.onnx"]
         ran = subprocess.run(command, env=os.environ | names, capture_output=True, text=True, cwd=tmp_path)
         assert ran.returncode == 0, ran.stderr

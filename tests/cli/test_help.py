@@ -184,7 +184,7 @@ def test_bash_completes_commands_options_and_files(tmp_path):
         asked() {
             COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _shtab_growc; echo "${COMPREPLY[@]}"
         }
-        asked growc pl; asked growc apply --no; asked growc inspect str
+        asked growc pl; asked growc apply --no-v; asked growc inspect str
     """
     done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["plan", "--no-verify", "stream.onnx"]

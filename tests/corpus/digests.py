@@ -41,8 +41,9 @@ def of_path(path: Path) -> str:
 
 
 def of_plan(plan: Any) -> str:
-    """The plan's JSON."""
-    return of_bytes(json.dumps(to_json(plan), sort_keys=True).encode())
+    """The plan's JSON, but for `gone`, which follows from the rest and came later than the record."""
+    told = {name: value for name, value in to_json(plan).items() if name != "gone"}
+    return of_bytes(json.dumps(told, sort_keys=True).encode())
 
 
 def of_module(module: nn.Module) -> dict[str, str]:
@@ -77,7 +78,8 @@ def of_growth(recipe: str, module: nn.Module, inputs: Any) -> dict[str, str]:
 
 
 def _applied(recipe: str, model: Path, target: Path, options: Mapping[str, Any]) -> dict[str, str]:
-    made = api.apply(recipe, model, target, check=False, **options)
+    # the card of a directory says once more what the plan does
+    made = api.apply(recipe, model, target, check=False, card=False, **options)
     return {"plan": of_plan(made.plan)} | of_folder(target.parent)
 
 
