@@ -96,7 +96,8 @@ bench: build/peers.stamp
 
 # The tests that need no torch, with other Pythons, and with the oldest packages that pyproject.toml names.
 TESTING := pytest pytest-xdist hypothesis ipykernel nbclient pygls scikit-learn
-ALONE := -q -n 2 -m "not soak" --ignore tests/soundness --ignore tests/test_docs.py
+FOLDERS := algebra cli control examples faults language layers norms operators plan types verify
+ALONE := -q -n 2 -m "not soak" $(addprefix tests/,$(FOLDERS))
 
 pythons:
 	for version in 3.12 3.13; do \
