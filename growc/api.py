@@ -490,15 +490,14 @@ def verify(
 
     with in_python(progress) as advance:
         before, after = local(source, advance), local(result, advance)
-    form = form_of(before)
-    read = [*model_parts(before, "the source"), *model_parts(after, "the result")]
-    read += [Part("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
-    with unchanged(read) as require_unchanged:
-        with in_python(progress) as advance:
+        form = form_of(before)
+        read = [*model_parts(before, "the source"), *model_parts(after, "the result")]
+        read += [Part("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
+        with unchanged(read) as require_unchanged:
             advance("planning", 0, 0)
             ports = form.retraced(before, after, advance)
             measured = form.verify(ports, before, after, inputs, advance)
-        require_unchanged()
+            require_unchanged()
     return measured
 
 

@@ -18,6 +18,16 @@ from growc.system.limits import most
 JSON = "one JSON object on standard output"
 
 
+WITH_RECIPE = "(RECIPE | -e STATEMENT…) MODEL [OPTION…]"
+"""How commands are used that take a recipe and a model."""
+
+
+def model_of(options: Namespace) -> list[str]:
+    """The model of such a command, where one is given."""
+    found: list[str] = options.operands[-1:]
+    return found
+
+
 def take_recipe(parser: ArgumentParser) -> None:
     """A recipe and a model."""
     parser.add_argument(

@@ -25,7 +25,11 @@ def require_new(path: Path, force: bool) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a file, or what a link leads to."""
-    place = path.resolve()
+    put_file(path.resolve(), data)
+
+
+def put_file(place: Path, data: bytes) -> None:
+    """Write a file in the place of whatever has its name, a link too."""
     with workshop(place) as folder:
         draft = folder / place.name
         draft.write_bytes(data)

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from growc.cli.command import Command
 from growc.cli.given import (
+    WITH_RECIPE,
     decided,
+    model_of,
     parameters,
     sources_and_model,
     take_home,
@@ -91,7 +93,7 @@ def run(options: Namespace) -> int:
 
 APPLY = Command(
     name="apply",
-    usage="(RECIPE | -e STATEMENT…) MODEL [OPTION…]",
+    usage=WITH_RECIPE,
     purpose="Write the model that a recipe describes.",
     arguments=arguments,
     run=run,
@@ -100,5 +102,5 @@ APPLY = Command(
         "apply -e 'widen ffn to 2 * ffn with cyclic copy' model.onnx",
         "apply wider.grow checkpoint -o grown --inputs held-out.npz",
     ),
-    models=lambda options: options.operands[-1:],
+    models=model_of,
 )

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
 from growc.cli.given import (
+    WITH_RECIPE,
     captured_with,
     decided,
+    model_of,
     parameters,
     sources_and_model,
     take_captured_with,
@@ -116,7 +118,7 @@ def _printing(options: Namespace) -> After:
 
 PLAN = Command(
     name="plan",
-    usage="(RECIPE | -e STATEMENT…) MODEL [OPTION…]",
+    usage=WITH_RECIPE,
     purpose="Show what `apply` would do; write nothing.",
     arguments=arguments,
     run=run,
@@ -124,5 +126,5 @@ PLAN = Command(
         "plan wider.grow model.onnx",
         "plan -e 'stack layers to 2 * layers by whole' config.json --ranks 64 --bandwidth 2GB",
     ),
-    models=lambda options: options.operands[-1:],
+    models=model_of,
 )

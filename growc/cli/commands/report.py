@@ -7,8 +7,11 @@ from pathlib import Path
 
 from growc.cli.command import Command
 from growc.cli.given import (
+    WITH_RECIPE,
     captured_with,
     decided,
+    local_model,
+    model_of,
     parameters,
     sources_and_model,
     take_home,
@@ -16,7 +19,6 @@ from growc.cli.given import (
     take_recipe,
 )
 from growc.cli.output import say, say_json, waiting
-from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.printable import size_of
 
 
@@ -35,18 +37,19 @@ def run(options: Namespace) -> int:
     """Write the page, and say what is wrong with the recipe."""
     from growc.checkpoint.files.homes import described_in
     from growc.distinct import Part, model_parts, require_distinct
-    from growc.files.atomic_rename import put
     from growc.files.commit import require_name, require_replaceable
+    from growc.files.hub import no_model
+    from growc.files.new_file import put_file
     from growc.render.page.html import page_text
     from growc.reports.page.planned import planned
-    from growc.system.workshop import kept_aside, workshop
 
     sources, model = sources_and_model(options)
-    out, result, inputs = options.out, options.result, options.inputs
+    out, inputs = options.out, options.inputs
+    result = None if options.result is None else local_model(options.result)
     inputs = inputs if result is not None else captured_with(inputs, model)
     require_name(out, "-o")
     if result is not None and not result.exists():
-        raise GrowError(Diagnostic("G310", f"there is no model at `{result}`"))
+        raise no_model(result)
     read = [Part("the recipe", Path(s.name)) for s in sources] + [*model_parts(model)]
     read += [] if result is None else [*model_parts(result, "the result")]
     read += [] if inputs is None else [Part("the file of `--inputs`", inputs)]
@@ -56,24 +59,20 @@ def run(options: Namespace) -> int:
         page, error = planned(
             sources, parameters(options), model, result, inputs, decided(options), progress=advance
         )
-    text = page_text(page)
-    with workshop(out) as folder:
-        draft = folder / "report"
-        draft.write_text(text, encoding="utf-8", newline="")
-        put(draft, out, kept_aside(draft, 0))
+    data = page_text(page).encode()
+    put_file(out, data)
     if error is not None:
         raise error
-    size = len(text.encode())
     if options.json:
-        say_json({"written": str(out), "bytes": size})
+        say_json({"written": str(out), "bytes": len(data)})
     else:
-        say([f"Written: {out} ({size_of(size)})"])
+        say([f"Written: {out} ({size_of(len(data))})"])
     return 0
 
 
 REPORT = Command(
     name="report",
-    usage="(RECIPE | -e STATEMENT…) MODEL [OPTION…]",
+    usage=WITH_RECIPE,
     purpose="Write a page that shows what `apply` would do.",
     arguments=arguments,
     run=run,
@@ -81,5 +80,5 @@ REPORT = Command(
         "report wider.grow model.onnx -o report.html",
         "report wider.grow model.onnx --result wide.onnx --inputs held-out.npz",
     ),
-    models=lambda options: options.operands[-1:],
+    models=model_of,
 )

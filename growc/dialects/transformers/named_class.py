@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
+from growc.errors.regular_files import first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -51,8 +52,7 @@ def _imported(name: str | type[PreTrainedModel]) -> type[PreTrainedModel]:
         try:
             found = getattr(importlib.import_module(module), own, None)
         except Exception as error:
-            reason = (str(error).splitlines() or [""])[0]
-            notes = (f"{type(error).__name__}: {reason}",)
+            notes = (f"{type(error).__name__}: {first_line(error)}",)
             raise GrowError(
                 Diagnostic("G200", f"`{module}` cannot be imported", notes=notes, help=FORM)
             ) from error
