@@ -244,6 +244,18 @@ def test_bodies_grow_exactly(tmp_path: Path, graph: str, recipe: str) -> None:
     assert len({w.name for w in done.plan.weights if w.changed}) >= 2
 
 
+@pytest.mark.parametrize("graph", [COMPUTED_WEIGHT, CHOSEN_WEIGHT, MADE_BY_A_LOOP])
+@pytest.mark.parametrize("outputs", ["", " with zero outputs"])
+def test_layers_with_computed_weights_are_stacked(tmp_path: Path, graph: str, outputs: str) -> None:
+    """Where a branch of the If has no weight that could be zero, neither claims to be exact."""
+    source = save(tmp_path / "model.onnx", graph)
+    done = api.apply(f"stack layers to 2 * layers by whole{outputs}", source, tmp_path / "grown.onnx")
+    exact = done.plan.certificate.exact
+    assert exact == (bool(outputs) and graph is not COMPUTED_WEIGHT)
+    assert done.verification is not None
+    assert (done.verification.relative < 5e-6) == exact
+
+
 def nodes(graph: onnx.GraphProto) -> Iterator[tuple[str, list[str], list[str]]]:
     """What every node reads and gives, those of bodies too, and what bodies give out."""
     for node in graph.node:

@@ -74,6 +74,14 @@ class Folded:
         passed = None if self.passed is None else node(self.passed)
         return Folded(value(self.value), value(self.stand_in), [*map(node, self.cone)], passed)
 
+    @property
+    def is_given_out(self) -> bool:
+        """Whether its body still gives it out, where one did: bodies of layers that went give out nothing."""
+        if self.passed is None:
+            return True
+        body = self.passed.graph
+        return body is not None and self.passed.outputs[0] in body.outputs
+
     def restore(self, changed: Container[ir.Value] = ()) -> None:
         """Let the computation stand where it stood. `changed`: stored tensors that are others by now."""
         graph, name = self.stand_in.graph, self.stand_in.name

@@ -92,7 +92,7 @@ def rebuild(
     surgery = _Surgery(Layered(graph, layers, there, rows.shared), orders, factors, rows)
     surgery.build()
     for one in folded:
-        if one not in norms:
+        if one not in norms and one.is_given_out:
             one.restore()
     RemoveUnusedNodesPass()(there.model)
     return surgery.finish()
