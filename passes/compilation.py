@@ -225,12 +225,13 @@ class Rearranged(Generic[M]):
 
 
 class Model(Protocol):
-    """A model, opened. told: what a reader of any plan should know of how it was captured. looped: of how
-    many units the loops were whose bodies are captured once for each. ranges: how operators limit the values
-    of their results. scores: what was measured of it.
+    """A model, opened. told: what a reader of any plan should know of how it was captured. warnings: what
+    any plan warns of. looped: of how many units the loops were whose bodies are captured once for each.
+    ranges: how operators limit the values of their results. scores: what was measured of it.
     """
 
     told: tuple[str, ...]
+    warnings: tuple[str, ...]
     looped: frozenset[int]
     scores: dict[tuple[Path, int | None], Scores]
 

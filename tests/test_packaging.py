@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from growc.cli.main import main
+from growc.dialects.torch import tested_versions
+from growc.dialects.torch.tested_versions import TESTED, untested
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -52,6 +54,22 @@ def test_the_link_tree_of_the_type_checkers_leads_back_to_the_sources():
         "grammar": "grammar",
     }.items():
         assert (ROOT / ".types/growc" / link).resolve() == (ROOT / target).resolve()
+
+
+@pytest.mark.parametrize("extra", ["torch", "train"])
+@pytest.mark.parametrize("package", sorted(TESTED))
+def test_the_oldest_version_asked_for_is_the_first_tested(extra: str, package: str):
+    first, _ = TESTED[package]
+    assert f"{package}>={first}" in PROJECT["project"]["optional-dependencies"][extra]
+
+
+@pytest.mark.parametrize("package", sorted(TESTED))
+def test_versions_that_were_not_tested_are_warned_of(package: str, monkeypatch: pytest.MonkeyPatch):
+    first, last = TESTED[package]
+    known = {f"{first}.0": True, f"{last}.9+cpu": True, "1.99.0": False, "99.0.1": False}
+    for installed, tested in known.items():
+        monkeypatch.setattr(tested_versions, "version", lambda name, installed=installed: installed)
+        assert [installed in warning for warning in untested(package)] == [True] * (not tested)
 
 
 def test_the_version_is_one():

@@ -37,6 +37,7 @@ def certify_pass(c: Stored) -> Result:
         for use in uses
     }
     alike = tuple(Symmetry(c).found())
+    warnings = (*c.model.warnings, *c.depth.warnings, *c.lowered.warnings)
     written = sum(map(nbytes, c.assembled.weights, c.assembled.sources))
     plan = Plan(
         c.path.name,
@@ -46,7 +47,7 @@ def certify_pass(c: Stored) -> Result:
         tuple(map(_made_of, c.assembled.weights, c.assembled.sources)),
         (count_parameters(c.first.axes, c.first.ties), count_parameters(c.axes, c.ties, shapes)),
         written,
-        (*c.depth.warnings, *c.lowered.warnings, *warnings_of(alike), *unnormed(c.assembled)),
+        (*warnings, *warnings_of(alike), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         (*c.model.told, *c.depth.notes, *c.lowered.notes, *c.notes),
         alike,

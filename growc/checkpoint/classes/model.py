@@ -43,6 +43,7 @@ class ClassModel(TorchModel):
 
     __repr__ = brief
 
+    libraries = ("torch", "transformers")
     holder: Holder = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
     tried: Known = field(default_factory=Known, kw_only=True)

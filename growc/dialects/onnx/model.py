@@ -63,6 +63,8 @@ class IrModel(ABC):
     """What was measured of the model, by the inputs and the number of samples."""
     told: tuple[str, ...] = field(default=(), kw_only=True)
     """What a reader of any plan should know of how the model was captured."""
+    warnings: tuple[str, ...] = field(default=(), kw_only=True)
+    """What any plan warns of."""
     looped: frozenset[int] = field(default=frozenset(), kw_only=True)
     """Of how many units the loops were whose bodies were captured once for each."""
     lenient = False

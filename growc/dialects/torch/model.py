@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import onnx_ir as ir
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from growc.dialects.torch.emit.weight_norm import put_back
 from growc.dialects.torch.lowering.lower import Read, lower
 from growc.dialects.torch.lowering.onnx_file import LoweredFile
 from growc.dialects.torch.programs.load import load
+from growc.dialects.torch.tested_versions import untested
 from growc.errors.brief import brief
 from growc.passes.compilation import Source
 from growc.passes.finish.assembled import Assembled
@@ -37,12 +38,15 @@ class TorchModel(IrModel):
     read: Read = field(kw_only=True)
     lowered: LoweredFile = field(init=False)
     repeats = True
+    libraries: ClassVar[tuple[str, ...]] = ("torch",)
+    """The libraries that compute the model."""
     gives: tuple[str, ...] = field(init=False)
     """The names of the source's outputs, in order."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.lowered = LoweredFile(self.captured, self.read)
+        self.warnings = tuple(untested(*self.libraries))
         self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
         decided = tuple(
             f"the result is for these values of `{name}`, by which forward decides: {value.tolist()}"
