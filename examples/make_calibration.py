@@ -2,7 +2,7 @@
 
     python examples/make_calibration.py
 
-Writes 24-subcloning/calibration.npz (windows of bytes for tiny-gpt) and digits.npz beside the recipes for
+Writes calibration.npz (windows of bytes for tiny-gpt) beside its recipes, and digits.npz beside those for
 tiny-vit (images of digits). Both are evenly spread over the training data.
 """
 
@@ -23,7 +23,8 @@ def main() -> None:
     data = corpus(validation=False).astype(np.int64)
     starts = np.linspace(0, len(data) - CONTEXT, WINDOWS).astype(np.int64)
     windows = data[starts[:, None] + np.arange(CONTEXT)]
-    np.savez_compressed(EXAMPLES / "24-subcloning" / "calibration.npz", input_ids=windows)
+    for folder in ("24-subcloning", "27-minitron", "28-shortgpt"):
+        np.savez_compressed(EXAMPLES / folder / "calibration.npz", input_ids=windows)
     images, _ = digits(validation=False)
     chosen = images[np.linspace(0, len(images) - 1, IMAGES).astype(np.int64)]
     for folder in ("25-subcloning-vit", "26-reorder"):

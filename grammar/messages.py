@@ -267,7 +267,7 @@ class Mistake:
     @property
     def is_word(self) -> bool:
         """Whether the token is a name, a keyword or an axis."""
-        return self.token.type in ("NAME", "ROLE") or self.keywords.get(self.token.type, "").isalpha()
+        return self.token.type in ("NAME", "ROLE") or self.keywords.get(self.token.type, "").isidentifier()
 
     @property
     def kinds(self) -> list[Kind]:
@@ -285,7 +285,7 @@ class Mistake:
         if not self.is_word:
             return None
         candidates = {self.keywords.get(name, "") for name in self.expected}
-        candidates = {text for text in candidates if text.isalpha()}
+        candidates = {text for text in candidates if text.isidentifier()}
         if "ROLE" in self.expected and "NAME" not in self.expected:
             candidates.update(ROLES)
         meant = MEANT.get(self.token.lower())

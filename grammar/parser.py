@@ -25,7 +25,7 @@ from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.syntax_tree import ROLES
-from growc.recipe.words import FILE, Word
+from growc.recipe.words import FILE, LATER, Word
 
 MAX_OPERATORS = 100
 """Operators and brackets in one expression, so that whatever walks over expressions may recurse."""
@@ -127,6 +127,8 @@ def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, A
     """A parser behind the tokens that it takes, how many these are, and the tree where they are all."""
     parser, tree = grammar().parse_interactive(start=start), None
     for number, token in enumerate(tokens):
+        if str(token) in LATER and token.type not in parser.accepts():
+            token = Token.new_borrow_pos("NAME", str(token), token)
         try:
             tree = parser.feed_token(token)
         except UnexpectedToken:  # which leaves the parser in another state

@@ -157,7 +157,8 @@ def _layers(layers: rc.LayerRange) -> str:
 
 
 def _order(order: rc.Order) -> str:
-    return order.name + (f" {spell(order.count)}" if order.count else "")
+    file = f" {_text(order.file)}" if order.file else ""
+    return order.name + (f" {spell(order.count)}" if order.count else "") + file
 
 
 def _ranking(ranking: rc.Ranking) -> str:

@@ -99,9 +99,10 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         file = next((part for part in parts if isinstance(part, rc.Text)), None)
         return rc.Ranking(_name(parts), seed, file, span=self.at(meta))
 
-    def order(self, meta: Meta, *parts: Token | ex.Expr) -> rc.Order:
-        count = next((part for part in parts if not isinstance(part, Token)), None)
-        return rc.Order(_name(parts), count, span=self.at(meta))
+    def order(self, meta: Meta, *parts: Token | ex.Expr | rc.Text) -> rc.Order:
+        count = next((part for part in parts if not isinstance(part, Token | rc.Text)), None)
+        file = next((part for part in parts if isinstance(part, rc.Text)), None)
+        return rc.Order(_name(parts), count, file, span=self.at(meta))
 
     # Numbers and expressions
 

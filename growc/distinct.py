@@ -18,7 +18,9 @@ from growc.errors.source import Source
 from growc.files.commit import RECORD, has_opening, record_path
 from growc.plans.scores import cache_path
 from growc.recipe.expression import parts_of
-from growc.recipe.syntax_tree import Match, Measure, Ranking
+from growc.recipe.layer_orders import statistic_of
+from growc.recipe.statistics import IMPORTANCE
+from growc.recipe.syntax_tree import Match, Measure, Order, Ranking
 from growc.resolve.bound import Resolved
 
 
@@ -91,14 +93,17 @@ def recipe_parts(sources: Iterable[Source], resolved: Resolved) -> Iterator[Part
                 yield from model_parts(part.file.path, "the model of `match`")
             case Measure():
                 yield Part("the inputs of `measure importance`", part.file.path)
-            case Ranking() if part.file is not None:
-                yield Part("the list of `keep`", part.file.path)
+            case Ranking() | Order() if part.file is not None:
+                yield Part(f"the file of `by {part.name}`", part.file.path)
 
 
 def kept_parts(model: Path, resolved: Resolved) -> Iterator[Part]:
     """Where scores are kept that a recipe measures."""
-    if any(isinstance(bound.statement, Measure) for bound in resolved.statements):
-        yield Part("the file of kept scores", cache_path(model))
+    statements = tuple(bound.statement for bound in resolved.statements)
+    if any(isinstance(statement, Measure) for statement in statements):
+        asked = (statistic_of(part) for part in parts_of(statements) if isinstance(part, Ranking | Order))
+        for statistic in dict.fromkeys([IMPORTANCE, *(one for one in asked if one is not None)]):
+            yield Part("the file of kept scores", cache_path(model, statistic))
 
 
 def _is_same(a: Path, b: Path) -> bool:

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from growc.passes.finish.assembled import Assembled
     from growc.passes.layers.layer_runs import Depth, Layers
     from growc.passes.lowering.lowered import Lowered
-    from growc.passes.ranking.activation_sites import Measured
+    from growc.passes.ranking.unit_scores import Measured
     from growc.passes.roles.name_axes import Roles
     from growc.plans.plan import AxisStep, Gap, Plan
     from growc.plans.scores import Scores
-    from growc.recipe.syntax_tree import Measure
+    from growc.recipe.statistics import Statistic
+    from growc.recipe.syntax_tree import Measure, Order, Ranking
     from growc.resolve.bound import Bound
 
 Kind = TypeVar("Kind", bound="Source")
@@ -45,13 +46,13 @@ After = Callable[[str, "Source", Sequence[str]], None]
 
 @dataclass(frozen=True)
 class Outside:
-    """What passes ask beside the graph. measure, measure_layers: what a `measure importance` finds of units,
-    and of the layers of each run of the source (raise GrowError: G309, G403); inspect: the analysis of
-    another model.
+    """What passes ask beside the graph. scores, layer_scores: those of units for a ranking (None: their
+    importance), and of the layers of each run of the source for an order, by the last `measure importance`
+    or a file (raise GrowError: G309, G313, G403); inspect: the analysis of another model.
     """
 
-    measure: Callable[[Request, Measure], Measured]
-    measure_layers: Callable[[Request, Measure], list[list[float | None]]]
+    scores: Callable[[Request, Measure | None, Ranking | None], Measured | None]
+    layer_scores: Callable[[Request, Measure | None, Order], list[list[float | None]]]
     inspect: Callable[[Path], Analysis]
 
 
@@ -233,7 +234,7 @@ class Model(Protocol):
     told: tuple[str, ...]
     warnings: tuple[str, ...]
     looped: frozenset[int]
-    scores: dict[tuple[Path, int | None], Scores]
+    scores: dict[tuple[Path, int | None, Statistic], Scores]
 
     @property
     def lenient(self) -> bool:

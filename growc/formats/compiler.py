@@ -120,11 +120,12 @@ def held(result: Result) -> Result:
 
 def outside(ranks: Ranks = ALONE) -> Outside:
     """What passes ask beside the graph, of this machine and those that help it."""
-    from growc.measurement.importance import measure, measured, measured_layers
+    from growc.measurement.importance import measure
+    from growc.measurement.rank_scores import Scoring
     from growc.passes.compilation import Outside
 
-    shared = partial(measure, ranks=ranks, remade=lowered)
-    return Outside(partial(measured, measure=shared), partial(measured_layers, measure=shared), analysed)
+    found = Scoring(partial(measure, ranks=ranks, remade=lowered))
+    return Outside(found.units, found.layers, analysed)
 
 
 def lowered(path: Path) -> Path:

@@ -20,7 +20,7 @@ from growc.files.commit import METADATA
 from growc.formats.compiler import compiled
 from growc.passes.finish.interface import Ports, ports_of
 from growc.passes.finish.interface_json import from_json, to_json
-from growc.recipe.expression import spell
+from growc.recipe.expression import parts_of, spell
 from growc.recipe.syntax_tree import (
     Arrange,
     Blank,
@@ -29,6 +29,8 @@ from growc.recipe.syntax_tree import (
     Item,
     Match,
     Measure,
+    Order,
+    Ranking,
     Recipe,
     Reorder,
     Scoped,
@@ -88,8 +90,9 @@ def provenance(
 
 def _reads_files(bound: Bound) -> bool:
     """Whether a statement means what other files say, which may be gone when the recipe is asked again."""
-    ranking = getattr(bound.statement, "ranking", None)
-    return isinstance(bound.statement, Measure | Match) or (ranking is not None and ranking.file is not None)
+    statement = bound.statement
+    named = (part.file for part in parts_of(statement) if isinstance(part, Ranking | Order))
+    return isinstance(statement, Measure | Match) or any(file is not None for file in named)
 
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: bool = False) -> list[str]:

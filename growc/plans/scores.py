@@ -19,6 +19,7 @@ import numpy as np
 from growc.algebra.indexmap import Array, Floats
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json
+from growc.recipe.statistics import IMPORTANCE, Statistic
 from growc.system.origins import put_beside
 
 FORMAT = 5
@@ -41,21 +42,27 @@ class Scores:
     samples: int = 0
     seconds: float = 0.0
 
-    @property
-    def means(self) -> list[Floats]:
-        """The mean of every element."""
+    def values(self, statistic: Statistic = IMPORTANCE) -> list[Floats]:
+        """What a statistic makes of the sums of every element: their mean, their root, or what they are."""
+        if statistic.using == "l2":
+            return [np.sqrt(s) for s in self.sums]
+        if statistic.largest:
+            return self.sums
         return [s / np.maximum(n, 1.0) for s, n in zip(self.sums, self.counts, strict=True)]
 
 
-def cache_path(model: Path) -> Path:
+def cache_path(model: Path, statistic: Statistic = IMPORTANCE) -> Path:
     """Where the scores of a model are kept: beside it; of one that was fetched, in the current folder."""
-    place = put_beside(model)
-    return place.with_name(f"{place.name if model.is_dir() else place.stem}.importance.npz")
+    place, name = put_beside(model), statistic.name.replace(" ", "-")
+    return place.with_name(f"{place.name if model.is_dir() else place.stem}.{name}.npz")
 
 
-def fingerprint(files: Sequence[Path], data: Path, samples: int | None) -> str:
-    """Changes with the files of a model, the inputs, and how many of them are used."""
-    found = hashlib.blake2b(f"{FORMAT} {samples}".encode(), digest_size=20)
+def fingerprint(
+    files: Sequence[Path], data: Path, samples: int | None, statistic: Statistic = IMPORTANCE
+) -> str:
+    """Changes with the files of a model, the inputs, how many of them are used, and what is measured."""
+    name = "" if statistic == IMPORTANCE else f" {statistic.name}"
+    found = hashlib.blake2b(f"{FORMAT} {samples}{name}".encode(), digest_size=20)
     for path in (*files, data):
         with path.open("rb") as file:
             found.update(hashlib.file_digest(file, "blake2b").digest())

@@ -14,6 +14,7 @@ from itertools import chain
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.recipe.expression import Binary, Expr, spell
 from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
 from growc.recipe.syntax_tree import Arrange, Drop, Layer, LayerRange, Order, Ranking, Stack, SubcloneLayers
 from growc.recipe.words import Word
 from growc.system.limits import require
@@ -29,7 +30,7 @@ def arrangement(
 ) -> list[int]:
     """The source layer of every layer of the result, of `count` layers.
 
-    `scores` are the layers' importance, which only `by importance` asks for. Raises GrowError: G302 where
+    `scores` are those of the layers, where the order asks for them. Raises GrowError: G302 where
     the model lacks a layer that is meant or would keep none, G303 for a size on the wrong side of today's.
     """
     match statement:
@@ -104,13 +105,14 @@ class OrderRule(Word):
     """One way to make a list of layers longer, or shorter.
 
     layers: the source of each layer of the result, by the number of layers before and after, the number that
-    the order takes, and the scores of the layers. meaning: what docs/language.md says of it. measured: it
-    needs `measure importance`.
+    the order takes, and the scores of the layers. meaning: what docs/language.md says of it. scored: it asks
+    for scores. statistic: what it needs `measure importance` for.
     """
 
     layers: Callable[[int, int, int, Sequence[float]], list[int]]
     meaning: str
-    measured: bool = False
+    scored: bool = False
+    statistic: Statistic | None = None
 
 
 def outwards(count: int) -> list[int]:
@@ -161,6 +163,20 @@ _DEEPER = (
     ),
 )
 
+
+def _scored(spelling: str, meaning: str, statistic: Statistic | None = None) -> OrderRule:
+    """An order by which the layers with the highest scores stay, where they are."""
+    return OrderRule(
+        spelling,
+        lambda count, size, top, scores: sorted(
+            sorted(range(count), key=lambda layer: (-scores[layer], layer))[:size]
+        ),
+        meaning,
+        scored=True,
+        statistic=statistic,
+    )
+
+
 _SHALLOWER = (
     OrderRule(
         "middle",
@@ -176,13 +192,16 @@ _SHALLOWER = (
         ],
         "floor(i·(L−1)/(N−1) + 1/2), i < N (N = 1: 0)",
     ),
-    OrderRule(
+    _scored(
         "importance",
-        lambda count, size, top, scores: sorted(
-            sorted(range(count), key=lambda layer: (-scores[layer], layer))[:size]
-        ),
         "the L − N least by ‖f(x)‖/‖x + f(x)‖ go, of equals the later (needs `measure importance`)",
-        measured=True,
+        IMPORTANCE,
+    ),
+    _scored(
+        "cosine",
+        "the L − N least by ShortGPT's block influence go, the mean over samples and unmasked positions of "
+        "1 − cos(x, x + f(x)), of equals the later (needs `measure importance`)",
+        COSINE,
     ),
 )
 
@@ -193,11 +212,12 @@ SHALLOWER = {rule.name: rule for rule in _SHALLOWER}
 """The orders of `subclone layers`."""
 
 
-def by_scores(order: Order | Ranking) -> bool:
-    """Whether layers or units are ranked by what was measured of them."""
+def statistic_of(order: Order | Ranking) -> Statistic | None:
+    """What must be measured of layers or units to rank them."""
     if isinstance(order, Ranking):
-        return RANKINGS[order.name].measured
-    return any(rules[order.name].measured for rules in (DEEPER, SHALLOWER) if order.name in rules)
+        return RANKINGS[order.name].statistic
+    rules = (rules[order.name] for rules in (SHALLOWER, DEEPER) if order.name in rules)
+    return next((rule.statistic for rule in rules), None)
 
 
 def _ordered(
@@ -210,13 +230,13 @@ def _ordered(
 ) -> list[int]:
     """The layers of a `stack` or `subclone layers`: `size` of them."""
     assert (order.count is not None) == bool(rule.takes)
-    if rule.measured and (scores is None or len(scores) != count):
+    if rule.scored and (scores is None or len(scores) != count):
         raise GrowError(Diagnostic("G214", "the layers' importance was not measured", order.span))
     top = 0 if order.count is None else evaluate(order.count)
     if order.count is not None and not 1 <= top <= count:
         message = f"the {order.name} {top} layers cannot be repeated: the model has {count}"
         raise GrowError(Diagnostic("G302", message, order.count.span, f"1 to {count} here"))
-    return rule.layers(count, size, top, scores if rule.measured and scores else ())
+    return rule.layers(count, size, top, scores if rule.scored and scores else ())
 
 
 # ------------------------------------------------------------------------------------------------- errors

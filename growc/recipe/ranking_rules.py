@@ -10,16 +10,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.algebra.indexmap import Floats, Ints
+from growc.recipe.statistics import IMPORTANCE, Statistic
 from growc.recipe.words import FILE, Word
 
 
 @dataclass(frozen=True)
 class Units:
-    """What a ranking may ask of the units of an axis: a number for each of them."""
+    """What a ranking may ask of the units of an axis: a number for each of them. importance: by what the
+    ranking measures; given: by the file that it names.
+    """
 
     importance: Callable[[], Floats]
     magnitude: Callable[[], Floats]
     drawn: Callable[[], Floats]
+    given: Callable[[], Floats]
 
 
 @dataclass(frozen=True)
@@ -28,17 +32,36 @@ class RankingRule(Word):
 
     meaning: what docs/language.md says of it. scores: a number for each unit; the highest rank first.
     places: which `size` of `count` units stay, in their old order. averages: it chooses no units: those that
-    stay are means. measured: it needs `measure importance`. orders: it is an order of all units as well.
-    keeps_numbers: it can be asked of an axis whose units the outside numbers.
+    stay are means. statistic: what it needs `measure importance` for. orders: it is an order of all units as
+    well. keeps_numbers: it can be asked of an axis whose units the outside numbers. axes: those that it
+    ranks, if not all.
     """
 
     meaning: str
     scores: Callable[[Units], Floats] | None = None
     places: Callable[[int, int], Ints] | None = None
     averages: bool = False
-    measured: bool = False
+    statistic: Statistic | None = None
     orders: bool = True
     keeps_numbers: bool = False
+    axes: tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        """Whether it needs `measure importance`."""
+        return self.statistic is not None
+
+    @property
+    def lists(self) -> bool:
+        """Whether its file lists the units that stay."""
+        return self.takes == FILE and self.scores is None
+
+
+def _importance(using: str, before: bool, meaning: str) -> RankingRule:
+    """A row that measures importance in another way."""
+    words = ["importance", *(["using", using] if using else []), *(["before activation"] if before else [])]
+    statistic = Statistic(" ".join(words), using, before)
+    return RankingRule(statistic.name, meaning, scores=lambda units: units.importance(), statistic=statistic)
 
 
 _ROWS = (
@@ -49,8 +72,27 @@ _ROWS = (
         "each; for ffn and heads the tensor that the reading weight contracts (after activation and gate; "
         "the context; a head's score is the mean of its units'); needs `measure importance`",
         scores=lambda units: units.importance(),
-        measured=True,
+        statistic=IMPORTANCE,
     ),
+    _importance(
+        "mean",
+        False,
+        "Minitron's: the mean over samples and unmasked positions of the absolute value of what the weights "
+        "that read the axis contract (LN(X) for the stream), each tensor once, added up; for heads of the L2 "
+        "norm of what the head gives",
+    ),
+    _importance("l2", False, "the same with the L2 norm over samples and positions: sqrt(Σ x²)"),
+    _importance("max", False, "the same with the largest absolute value"),
+    _importance(
+        "",
+        True,
+        "`importance`, but for units behind an activation (ffn) of what the weights that make them give, "
+        "bias included, in front of it (weight subcloning's letter); of gated units all such tensors, added "
+        "up",
+    ),
+    _importance("mean", True, "`using mean` on those tensors (Minitron's F_neuron)"),
+    _importance("l2", True, "`using l2` on those tensors"),
+    _importance("max", True, "`using max` on those tensors"),
     RankingRule(
         "magnitude",
         "L2 over all making and reading weights of the unit, each tensor divided by its own Frobenius norm",

@@ -135,10 +135,13 @@ class Ranking(Node):
 
 @dataclass(frozen=True)
 class Order(Node):
-    """Which layers stand where: by a row of growc.recipe.layer_orders; some take a number of layers."""
+    """Which layers stand where: by a row of growc.recipe.layer_orders; some take a number of layers, or a
+    file of scores.
+    """
 
     name: str
     count: Expr | None = None
+    file: Text | None = None
 
 
 # Statements -----------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from growc.system.ranks import ALONE, Ranks
 from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:
-    from growc.measurement.importance import LayerScore
+    from growc.measurement.observed import LayerScore
     from growc.passes.compilation import Analysis, Result
 
 

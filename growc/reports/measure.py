@@ -24,7 +24,7 @@ from growc.formats.compiler import analysed, lowered, opened
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
-    from growc.measurement.importance import LayerScore
+    from growc.measurement.observed import LayerScore
     from growc.reports.layer_profile import Profile
 
 
@@ -77,6 +77,7 @@ def measurement(
     """As `measure`, with the layers' branches, and how fast it went. ranks: who runs the cases."""
     from growc.distinct import Part, model_parts, require_distinct
     from growc.measurement import importance
+    from growc.measurement.observed import layer_scores, named_scores
     from growc.plans.scores import cache_path, require
 
     place, kept = local(model, progress), None if out is None else Path(out)
@@ -96,8 +97,8 @@ def measurement(
         ranks=ranks,
         remade=lowered,
     )
-    scores = dict(importance.named_scores(compilation, found))
-    layers = importance.layer_scores(compilation, found)
+    scores = dict(named_scores(compilation, found))
+    layers = layer_scores(compilation, found)
     return Measurement(scores, tuple(layers), found.samples, found.seconds)
 
 

@@ -65,7 +65,7 @@ def _recipe(folder: Traversable, papers: Mapping[str, str]) -> ShippedRecipe:
 def _named_in(text: str) -> list[str]:
     """The files that a recipe names: parameters that globs name are none."""
     statements = (line.partition("#")[0] for line in text.splitlines())
-    found = (re.findall(r'(?:include|match|keep|on) "([^"]*)"', line) for line in statements)
+    found = (re.findall(r'(?:include|match|keep|scores|on) "([^"]*)"', line) for line in statements)
     return list(dict.fromkeys(name for names in found for name in names))
 
 

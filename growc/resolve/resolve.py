@@ -30,7 +30,7 @@ from growc.recipe.expression import (
     parts_of,
     replaced,
 )
-from growc.recipe.layer_orders import by_scores
+from growc.recipe.layer_orders import statistic_of
 from growc.recipe.syntax_tree import (
     ROLES,
     Blank,
@@ -281,7 +281,7 @@ class _Resolver:
         if isinstance(statement, Measure):
             self.measured = True
         for part in parts_of(statement):
-            if isinstance(part, Ranking | Order) and by_scores(part) and not self.measured:
+            if isinstance(part, Ranking | Order) and statistic_of(part) and not self.measured:
                 remedy = 'write `measure importance on "FILE"` above it'
                 yield Diagnostic("G214", "no importance was measured before this", part.span, help=remedy)
 

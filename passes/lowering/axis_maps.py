@@ -150,7 +150,8 @@ class Requests:
             self.rankings.allow(None, [place.space], ranking.span)
             index = self.rankings.order(ranking, [place.space], draws)
         made = chosen(ask, place.space, place.before, index)
-        return replace(made, share=self.rankings.share(place.space, made.map)) if made.drops else made
+        share = self.rankings.share(ranking, place.space, made.map) if made.drops else None
+        return replace(made, share=share) if made.drops else made
 
     def placing(self, ask: Ask) -> Placing:
         """Where maps of this axis go."""

@@ -30,8 +30,8 @@ from growc.plans.memory_bound import OF_NODE, require
 from growc.plans.plan import Gap, Summary
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Named, evaluate
+from growc.recipe.layer_orders import SHALLOWER, arrangement, counted_back, new_layers
 from growc.recipe.layer_orders import Depth as DepthStatement
-from growc.recipe.layer_orders import arrangement, by_scores, counted_back, new_layers
 from growc.resolve.bound import Bound
 
 SizeOf = Callable[[str, Span, int], int]
@@ -67,8 +67,8 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
                 raise GrowError(Diagnostic("G314", f"{of}: {c.kept.cause}", bound.statement.span))
             notes += [f"{of}: {c.kept.cause}"] if staying else []
             before = tuple(depths[k].count_before(None) for k in chosen)
-            ranks = by_importance(bound.statement)
-            found = c.outside.measure_layers(c, measure) if measure is not None and ranks is not None else ()
+            ranks = by_scores(bound.statement)
+            found = [] if ranks is None else c.outside.layer_scores(c, measure, ranks)
             for ordinal, k in enumerate(chosen):
                 known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
                 said += _counted_back(bound, depths[k], size_of)
@@ -121,14 +121,14 @@ def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, 
     return only_size(name, sorted(found), span)
 
 
-def by_importance(statement: DepthStatement) -> ast.Order | None:
-    """The order of a statement that ranks layers by importance."""
+def by_scores(statement: DepthStatement) -> ast.Order | None:
+    """The order of a statement that ranks layers by scores."""
     order = statement.order if isinstance(statement, ast.SubcloneLayers) else None
-    return order if order is not None and by_scores(order) else None
+    return order if order is not None and SHALLOWER[order.name].scored else None
 
 
 def of_places(depth: Past, scores: Sequence[float | None], span: Span) -> list[float]:
-    """The importance of the layers as they stand: that of the source's, and none of what adds nothing."""
+    """The scores of the layers as they stand: those of the source's, and none of what adds nothing."""
     unknown = next((k for k in depth.order if scores[k] is None), None)
     places = zip(depth.drawn, depth.zeroed, strict=True)
     drawn = next((place for place, (past, zero) in enumerate(places) if past and not zero), None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 from growc.algebra.space import Space, atoms_of, leaves
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -32,12 +33,15 @@ from growc.passes.lowering.resolve_axis import named, only_size, targets_of, why
 from growc.passes.lowering.scopes import Region, counted_from_the_end, number_of_layers, region_of
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings
+from growc.passes.ranking.unit_scores import Measured
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import bearers
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, Named, evaluate
+from growc.recipe.expression import Expr, Named, evaluate, parts_of
 from growc.recipe.layer_orders import Depth as DepthStatement
+from growc.recipe.layer_orders import statistic_of
+from growc.recipe.statistics import IMPORTANCE
 from growc.resolve.bound import Bound
 
 
@@ -58,17 +62,21 @@ BY_PARTS = ("channels", "heads", "ffn")
 class _Lowering:
     def __init__(self, c: Request) -> None:
         self.c, self.roles, self.axes, self.layers = c, c.roles, c.axes, c.layers
+        self.statements: tuple[ast.Statement, ...] = ()
         self.done = Lowered()
         self.errors: list[Diagnostic] = []
         self.touched: dict[Space, tuple[Span, str]] = {}
         self.ancestry = Ancestry(c.axes, c.layers)
         self.regions: dict[tuple[tuple[ast.Scope, ...], int], Region] = {}
-        rankings = Rankings(Magnitudes(c.axes, c.ties))
+        self.measurement: ast.Measure | None = None
+        self.scored: dict[tuple[str, Path | None], Measured | None] = {}
+        rankings = Rankings(Magnitudes(c.axes, c.ties), found=self.scores)
         self.requests = Requests(c.roles, c.axes, self.done.sizes, rankings, self.size_of)
         self.pairs = Pairs(self.requests, pairs_of(c.roles))
         self.kept = spaces_kept(c)
 
     def run(self, statements: Sequence[Bound], depth: Depth) -> Lowered:
+        self.statements = tuple(bound.statement for bound in statements)
         lines = iter(depth.summaries)
         for bound in statements:
             self.done.sizes.moment = bound.number
@@ -183,7 +191,19 @@ class _Lowering:
             message = "importance is measured on the source, and a statement above has changed it"
             remedy = "write `measure importance` first"
             raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
-        self.requests.rankings.measured = self.c.outside.measure(self.c, statement)
+        self.measurement, self.scored = statement, {}
+        parts = (part for part in parts_of(self.statements) if isinstance(part, ast.Ranking | ast.Order))
+        asked = [statistic_of(part) for part in parts]
+        if IMPORTANCE in asked or not any(asked):
+            self.scores(None)  # which is said of units that go, whatever ranks them
+
+    def scores(self, ranking: ast.Ranking | None) -> Measured | None:
+        """What was measured for a ranking, or its file says; for none, the importance."""
+        file = None if ranking is None or ranking.file is None else ranking.file.path
+        key = "" if ranking is None else ranking.name, file
+        if key not in self.scored:
+            self.scored[key] = self.c.outside.scores(self.c, self.measurement, ranking)
+        return self.scored[key]
 
     def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:
         """The axes that a statement names, and the part of the model that it sees."""

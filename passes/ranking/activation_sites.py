@@ -4,18 +4,17 @@ Needs: the axis graph. Gives: `Reading`s; docs/language.md, "Rankings on width" 
 4.1). For a residual stream: what the first branch reads, what every branch adds, and every sum. For any other
 space: what the weights that read it contract (for what only activations contract, these). Each tensor once,
 whatever casts stand around it. For what else a ranking chooses from: how often it does; for what else is
-added up, that; for what else a softmax shares out among, the shares. `Measured` has their means on the
-source, for a model whose layers may stand elsewhere by now: there an axis of a copy is found again in the
-source by a weight that bears both.
+added up, that; for what else a softmax shares out among, the shares.
+
+Minitron's statistics (`using`) take what weights contract on every axis, the stream too, and of heads the
+norm of what each gives. `before activation` takes what weights give in front of an activation instead.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from growc.algebra.indexmap import Floats
 from growc.algebra.space import Space, atoms_of, find, leaves
@@ -25,8 +24,9 @@ from growc.ir.traits import SUM
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import THROUGH, Flow, through_casts
 from growc.passes.raising.attention import REPEAT_OP
-from growc.passes.ranking.magnitude import placed
+from growc.passes.ranking.unit_scores import Table, Tables
 from growc.passes.roles.residual_streams import Residual, residual_sums
+from growc.recipe.statistics import IMPORTANCE, Statistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +39,14 @@ class Reading:
     """What is taken off first: what a branch adds, where its bias is added behind the sum."""
     numbered: Space | None = None
     """Where it holds numbers of units: of which; what is measured is how often each stands there."""
+    grouped: tuple[Space, ...] = ()
+    """The atoms whose units count as a whole: of each the norm over what else stands along the axes."""
 
     def spaces(self, axes: Axes) -> list[Space]:
         """The spaces along which it is measured."""
-        return [self.numbered] if self.numbered is not None else [axes.of(self.value)[k] for k in self.kept]
+        if self.grouped or self.numbered is not None:
+            return list(self.grouped) or [s for s in (self.numbered,) if s is not None]
+        return [axes.of(self.value)[k] for k in self.kept]
 
 
 @dataclass
@@ -50,18 +54,28 @@ class Activations:
     """The readings of a model, and of which of them each atom's importance is the sum."""
 
     axes: Axes
+    statistic: Statistic = IMPORTANCE
+    heads: Collection[Space] = ()
+    """The atoms that count heads."""
     readings: list[Reading] = field(default_factory=list)
     of_atom: dict[Space, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        flow = Flow(self.axes)
+        flow, using = Flow(self.axes), self.statistic.using
         on_stream: set[Space] = set()
         for value, streams, less in _of_streams(flow, residual_sums(flow)):
             atoms = set(atoms_of(streams))
             on_stream |= atoms
-            self.add(value, atoms, less)
+            if not using:
+                self.add(value, atoms, less)
         for value, spaces in _contracted(flow):
-            self.add(value, set(atoms_of(spaces)) - on_stream)
+            atoms = set(atoms_of(spaces))
+            inner = atoms - on_stream
+            in_front = self.statistic.before_activation
+            for one in _in_front(flow, value, inner) if in_front else (value,):
+                self.add(one, inner)
+            if using:
+                self.add(value, atoms & on_stream)
         self.choices()
 
     def choices(self) -> None:
@@ -87,26 +101,36 @@ class Activations:
             return
         kept = tuple(k for k, s in enumerate(spaces) if find(s).static and any(True for _ in leaves(s)))
         less = None if less is None else through_casts(less)
-        same = (i for i, r in enumerate(self.readings) if r.value is value and r.less is less)
+        whole = self.whole([spaces[k] for k in kept], atoms)
+        self.read(Reading(value, kept, less), atoms.difference(whole))
+        self.read(Reading(value, kept, less, grouped=whole), atoms.intersection(whole))
+
+    def whole(self, spaces: Sequence[Space], atoms: set[Space]) -> tuple[Space, ...]:
+        """The atoms of heads, where a head has several numbers along these spaces."""
+        found = tuple(dict.fromkeys(x for x in atoms_of(spaces) if x in atoms and x in self.heads))
+        alone = all(x in found or x.size[0] == 1 for x in atoms_of(spaces))
+        return found if self.statistic.using and not alone else ()
+
+    def read(self, reading: Reading, atoms: set[Space]) -> None:
+        """Each reading once, for all atoms that it is for."""
+        if not atoms:
+            return
+        same = (i for i, r in enumerate(self.readings) if _is_same(r, reading))
         place = next(same, len(self.readings))
         if place == len(self.readings):
-            self.readings.append(Reading(value, kept, less))
+            self.readings.append(reading)
         for atom in atoms:
             if place not in self.of_atom[atom]:
                 self.of_atom[atom].append(place)
 
-    def scores(self, means: Sequence[Floats], units: Sequence[Space]) -> Floats:
-        """The importance of each unit of a product of atoms, from the mean of every element."""
-        atoms = [find(s) for s in units]
-        total = np.zeros(int(np.prod([a.size[0] for a in atoms], dtype=np.int64)))
-        for place in self.of_atom.get(atoms[0], ()):
-            found = placed(self.readings[place].spaces(self.axes), means[place], atoms)
-            if found is not None:
-                values, unit = found
-                inside = unit >= 0
-                sums = np.bincount(unit[inside], values[inside], len(total))
-                total += sums / np.maximum(np.bincount(unit[inside], minlength=len(total)), 1)
-        return total
+    def tables(self, found: Sequence[Floats]) -> Tables:
+        """What was found of each reading, as scores of the atoms that it is for."""
+        made = [Table(r.spaces(self.axes), v) for r, v in zip(self.readings, found, strict=False)]
+        return {atom: [made[k] for k in places] for atom, places in self.of_atom.items()}
+
+
+def _is_same(a: Reading, b: Reading) -> bool:
+    return a.value is b.value and a.less is b.less and a.grouped == b.grouped and a.numbered is b.numbered
 
 
 def _unrepeated(value: Value) -> Value:
@@ -179,6 +203,28 @@ def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
                 yield _unscaled(flow, value), spaces
 
 
+def _in_front(flow: Flow, value: Value, atoms: set[Space]) -> list[Value]:
+    """What weights give, bias included, that the units in a tensor are elementwise functions of; the tensor
+    itself where it is made in any other way.
+    """
+    found: dict[Value, None] = {}
+    seen: set[Value] = set()
+    left = [value]
+    while left:
+        one = through_casts(left.pop())
+        instance = flow.maker(one)
+        if one in seen or instance is None or atoms.isdisjoint(atoms_of(flow.axes.of(one))):
+            continue
+        seen.add(one)
+        if instance.node in flow.weighted:
+            found[_biased(flow, one)] = None
+        elif instance.line.treatment in ("contract", "attention", "lookup", "recurrent"):
+            return [value]
+        else:
+            left += [v for v in instance.node.inputs if v is not None and v not in flow.static]
+    return list(found) or [value]
+
+
 def _is_inner(value: Value, instance: Instance) -> bool:
     """Whether an attention operator makes its operand itself, and shows it to nobody."""
     made = through_casts(value).producer
@@ -202,50 +248,3 @@ def _unscaled(flow: Flow, value: Value) -> Value:
 
 def _is_one_number(value: Value) -> bool:
     return value.sizes is not None and all(set(size) == {1} for size in value.sizes)
-
-
-# ----------------------------------------------------------------------- what was measured on them
-
-
-@dataclass(frozen=True)
-class Measured:
-    """`source`: for each atom that of the source; None where both are the same."""
-
-    activations: Activations
-    means: Sequence[Floats]
-    source: Mapping[Space, Space] | None = None
-
-    def importance(self, units: Sequence[Space]) -> Floats | None:
-        """The score of every unit of a product of atoms; None where these are not read."""
-        atoms = [a for u in units if (a := find(u)).size[0] > 1] or [find(u) for u in units]
-        found = atoms if self.source is None else [self.source.get(a) for a in atoms]
-        known = [s for s, a in zip(found, atoms, strict=True) if s is not None and s.size[0] == a.size[0]]
-        if len(known) < len(atoms) or any(s not in self.activations.of_atom for s in known):
-            return None
-        return self.activations.scores(self.means, known)
-
-
-def counterparts(axes: Axes, source: Axes) -> dict[Space, Space]:
-    """For each atom that of the source's at the same place of a weight that it uses once."""
-    count = Counter(_root(use) for use in source.graph.uses())
-    once = {_root(use): use for use in source.graph.uses() if count[_root(use)] == 1}
-    found: dict[Space, Space] = {}
-    for use in axes.graph.uses():
-        other = once.get(_root(use))
-        if other is None:
-            continue
-        for here, there in zip(axes.of(use), source.of(other), strict=True):
-            pairs = list(zip(_several(here), _several(there), strict=False))
-            if [a.size for a, _ in pairs] == [b.size for _, b in pairs]:
-                found.update((a, b) for a, b in pairs if a not in found)
-    return found
-
-
-def _several(space: Space) -> Iterator[Space]:
-    """The atoms of an axis that have several units."""
-    return (atom for atom in leaves(space) if atom.size[0] > 1)
-
-
-def _root(use: Value) -> str:
-    assert use.weight is not None
-    return use.weight.root

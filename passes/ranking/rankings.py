@@ -7,7 +7,7 @@ that an earlier statement made has the score of the unit that it is a copy of. E
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,11 +18,10 @@ from growc.algebra.space import Space, find
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import irregular
 from growc.errors.source import Span
-from growc.passes.ranking.activation_sites import Measured
 from growc.passes.ranking.magnitude import Magnitudes
+from growc.passes.ranking.unit_scores import Measured
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS, RankingRule, Units
-from growc.recipe.words import FILE
 
 
 @dataclass
@@ -33,8 +32,8 @@ class Rankings:
     made: dict[Space, IndexMap] = field(default_factory=dict)
     means: dict[Space, Floats] = field(default_factory=dict)
     """Of spaces whose units became means, and from which `made` goes on: how much of each of the source's."""
-    measured: Measured | None = None
-    """What `measure importance` found."""
+    found: Callable[[ast.Ranking | None], Measured | None] = lambda ranking: None
+    """What was measured for a ranking, or its file says; of none, the importance that was measured."""
 
     def selection(self, ranking: ast.Ranking, units: Sequence[Space], size: int, draws: Draws) -> Ints:
         """The units of a product that stay, in their old order."""
@@ -42,7 +41,7 @@ class Rankings:
         self.allow(rule, units, ranking.span)
         if rule.places is not None:
             return rule.places(count, size)
-        if rule.takes == FILE:
+        if rule.lists:
             return kept_units(ranking, count, size)
         return np.sort(self.order(ranking, units, draws)[:size])
 
@@ -54,7 +53,7 @@ class Rankings:
             raise GrowError(Diagnostic("G313", message, ranking.span))
         if rule.places is not None:
             return np.arange(count)
-        if rule.takes == FILE:
+        if rule.lists:
             first = listed_units(ranking, count)
             return np.concatenate([first, np.setdiff1d(np.arange(count), first)])
         return np.argsort(-self.scores(ranking, units, draws), kind="stable")
@@ -75,6 +74,7 @@ class Rankings:
                 importance=lambda: moved(self._measured(ranking, units)),
                 magnitude=lambda: moved(self.magnitudes.of(units)),
                 drawn=lambda: draws.at("rank").uniform(0, count),
+                given=lambda: moved(self._measured(ranking, units)),
             )
         )
 
@@ -89,20 +89,19 @@ class Rankings:
         return found
 
     def _measured(self, ranking: ast.Ranking, units: Sequence[Space]) -> Floats:
-        """The importance of the source's units. Raises GrowError (G313) where it was not measured."""
-        found = self.importance(units)
-        if found is None:
-            message = "the importance of these units cannot be measured: nothing reads them"
+        """The scores of the source's units. Raises GrowError (G313) where they have none."""
+        found = self.found(ranking)
+        scores = None if found is None else found.importance(units)
+        if found is None or scores is None:
+            cause = "nothing reads them" if found is None else found.missing
+            message = f"the importance of these units cannot be measured: {cause}"
             raise GrowError(Diagnostic("G313", message, ranking.span))
-        return found
+        return scores
 
-    def importance(self, units: Sequence[Space]) -> Floats | None:
-        """What was measured of the units of a product of atoms of the source; None where nothing was."""
-        return None if self.measured is None else self.measured.importance(units)
-
-    def share(self, space: Space, step: IndexMap) -> float | None:
+    def share(self, ranking: ast.Ranking, space: Space, step: IndexMap) -> float | None:
         """Which part of the importance of a space a step drops; None where it was not measured."""
-        found = self.importance([space])
+        measured = self.found(ranking if RANKINGS[ranking.name].measured else None)
+        found = None if measured is None else measured.importance([space])
         key = find(space)
         if found is None or key in self.made or key in self.means or not found.sum():
             return None

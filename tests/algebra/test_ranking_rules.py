@@ -14,7 +14,7 @@ from growc.recipe.words import FILE
 
 @pytest.mark.parametrize("rule", RANKINGS.values(), ids=RANKINGS)
 def test_a_ranking_chooses_in_one_way(rule: RankingRule) -> None:
-    ways = (rule.scores is not None, rule.places is not None, rule.takes == FILE, rule.averages)
+    ways = (rule.scores is not None, rule.places is not None, rule.lists, rule.averages)
     assert sum(ways) == 1
 
 
@@ -36,6 +36,7 @@ def test_a_ranking_says_whether_it_asks_for_importance(rule: RankingRule) -> Non
         return lambda: asked.append(question) or np.zeros(3)
 
     assert rule.scores is not None
-    rule.scores(Units(answer("importance"), answer("magnitude"), answer("drawn")))
+    rule.scores(Units(answer("importance"), answer("magnitude"), answer("drawn"), answer("given")))
     assert ("importance" in asked) == rule.measured
     assert ("drawn" in asked) == rule.seeded
+    assert ("given" in asked) == (rule.takes == FILE)

@@ -43,6 +43,7 @@ from growc.passes.edits import HeadEdits, Repairs, Sampled
 from growc.passes.finish.assembled import Assembled
 from growc.passes.layers.layer_runs import Instance, Layers
 from growc.plans.scores import Scores
+from growc.recipe.statistics import Statistic
 
 
 @dataclass
@@ -59,7 +60,7 @@ class IrModel(ABC):
     """Computed weights for which initializers stand in `source`; emission keeps those that change."""
     spreading: list[ir.Node] = field(default_factory=list, kw_only=True)
     """Operators that count heads, put into `source`; emission writes plain ones in their place."""
-    scores: dict[tuple[Path, int | None], Scores] = field(default_factory=dict, kw_only=True)
+    scores: dict[tuple[Path, int | None, Statistic], Scores] = field(default_factory=dict, kw_only=True)
     """What was measured of the model, by the inputs and the number of samples."""
     told: tuple[str, ...] = field(default=(), kw_only=True)
     """What a reader of any plan should know of how the model was captured."""

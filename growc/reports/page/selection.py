@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -17,13 +17,16 @@ from growc.algebra.indexmap import Floats, Ints
 from growc.algebra.space import Space, find
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import lowered
-from growc.measurement.importance import LayerScore, calibration, layer_scores, measure, measured
+from growc.measurement.importance import calibration, measure
+from growc.measurement.observed import LayerScore, layer_scores
+from growc.measurement.rank_scores import Scoring
 from growc.passes.compilation import Result
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings
 from growc.plans.scores import Scores
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.statistics import IMPORTANCE
 from growc.reports.layer_profile import Book, LayerProfile, Profile, changes
 
 POINTS = 128
@@ -79,18 +82,19 @@ def selections_of(c: Result) -> Selections:
     """Every choice of a finished compilation."""
     statements = [one.statement for one in c.statements]
     asked = [one for one in statements if isinstance(one, ast.Measure)]
-    found = c.model.scores.get(calibration(asked[-1])) if asked else None
+    found = c.model.scores.get((*calibration(asked[-1]), IMPORTANCE)) if asked else None
     return Selections(tuple(_units(c)), _layers(c, found), _profile(c, found))
 
 
 def _units(c: Result) -> Iterator[Selection]:
+    scoring = Scoring(partial(measure, remade=lowered))
     rankings = Rankings(Magnitudes(c.axes, c.ties))
     seen: set[Space] = set()
+    above: ast.Measure | None = None
     for bound in c.statements:
         statement = bound.statement
         if isinstance(statement, ast.Measure):
-            run = partial(measure, remade=lowered)
-            rankings.measured = measured(c, statement, measure=run)
+            above = statement
         stage = next((s for s in c.lowered.stages if s.number == bound.number), None)
         if stage is None:
             continue
@@ -98,6 +102,7 @@ def _units(c: Result) -> Iterator[Selection]:
         seen.update(map(find, stage.requests))
         if isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].scores is not None:
             kept = [stage.requests[atom].map.index for atom in atoms]
+            rankings.found = cache(partial(scoring.units, c, above))
             scored = [_scores(rankings, statement.ranking, atom) for atom in atoms]
             pairs = [(s, k) for s, k in zip(scored, kept, strict=True) if s is not None]
             if pairs:

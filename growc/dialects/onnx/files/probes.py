@@ -51,7 +51,9 @@ class Probe:
     less: a tensor of the same shape that is taken off first.
     units: where it holds numbers of so many units, it is taken as one-hot, with one axis more.
     part: a tensor of the same shape whose norm over the kept axes is divided by that of this one; where it is
-    `taken`, the norm of what is left of this one without it.
+    `taken`, the norm of what is left of this one without it. cosine: 1 − cos of both counts instead.
+    using: what is taken over all other axes: the sum of |value|, its squares (`l2`), or the largest (`max`).
+    grouped: of each element along the kept axes the unit that it belongs to, whose norm counts.
     """
 
     name: str
@@ -62,6 +64,9 @@ class Probe:
     taken: bool = False
     units: int = 0
     less: str = ""
+    using: str = ""
+    grouped: tuple[int, ...] = ()
+    cosine: bool = False
 
 
 def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
@@ -142,7 +147,8 @@ class _Writer:
         value = self.node("Sub", value, self.single(probe.less)) if probe.less else value
         gone = [a for a in range(probe.rank) if a not in probe.kept]
         if probe.part:
-            value, gone = self.quotient(probe, value), list(range(probe.rank))
+            value = self.turned(probe, value) if probe.cosine else self.quotient(probe, value)
+            gone = list(range(probe.rank))
         self.output("shape", self.node("Shape", value), TensorProto.INT64)
         if probe.masks:
             weight = self.aligned(probe.masks[0], probe.rank)
@@ -150,8 +156,33 @@ class _Writer:
                 weight = self.node("Mul", weight, self.aligned(mask, probe.rank))
             value = self.node("Mul", value, weight)
             self.output("weight", self.node("ReduceSum", weight, keepdims=0))
-        total = self.over("ReduceL1", value, gone, 18, keepdims=0) if gone else self.node("Abs", value)
-        self.output("sum", total)
+        if probe.grouped:
+            value, gone = self.norms(probe, value), [0]
+        self.output("sum", self.total(probe.using, value, gone))
+
+    def total(self, using: str, value: str, gone: Sequence[int]) -> str:
+        """What stands for all values over some axes."""
+        if using == "l2":
+            squares = self.node("Mul", value, value)
+            return self.summed(squares, gone)
+        if using == "max":
+            size = self.node("Abs", value)
+            return self.over("ReduceMax", size, gone, 18, keepdims=0) if gone else size
+        return self.over("ReduceL1", value, gone, 18, keepdims=0) if gone else self.node("Abs", value)
+
+    def summed(self, value: str, axes: Sequence[int]) -> str:
+        return self.over("ReduceSum", value, axes, 13, keepdims=0) if axes else value
+
+    def norms(self, probe: Probe, value: str) -> str:
+        """The L2 norm of what belongs to each unit: a row for each place, a column for each unit."""
+        gone = [a for a in range(probe.rank) if a not in probe.kept]
+        order = [*gone, *probe.kept]
+        value = value if order == sorted(order) else self.node("Transpose", value, perm=order)
+        flat = self.node("Reshape", value, self.numbers([-1, len(probe.grouped)]))
+        units = np.array(probe.grouped)
+        belongs = (units[:, None] == np.arange(units.max() + 1)).astype(np.float32)
+        squares = self.node("MatMul", self.node("Mul", flat, flat), self.constant(belongs))
+        return self.node("Sqrt", squares)
 
     def one_hot(self, probe: Probe) -> str:
         """One for the unit that a number means, zero for all others."""
@@ -167,6 +198,19 @@ class _Writer:
         least = self.constant(np.array(np.finfo(np.float32).tiny, dtype=np.float32))
         above, below = (self.over("ReduceL2", v, probe.kept, 18, keepdims=1) for v in (part, whole))
         return self.node("Div", above, self.node("Max", below, least))
+
+    def turned(self, probe: Probe, whole: str) -> str:
+        """1 − cos of two vectors over the kept axes, which become one: half the squared distance of their
+        directions, which is right for near ones too. A vector that is zero has none.
+        """
+        least = self.constant(np.array(np.finfo(np.float32).tiny, dtype=np.float32))
+        directions = []
+        for vector in (whole, self.single(probe.part)):
+            length = self.over("ReduceL2", vector, probe.kept, 18, keepdims=1)
+            directions.append(self.node("Div", vector, self.node("Max", length, least)))
+        apart = self.node("Sub", *directions)
+        squares = self.over("ReduceSum", self.node("Mul", apart, apart), probe.kept, 13, keepdims=1)
+        return self.node("Mul", squares, self.constant(np.array(0.5, dtype=np.float32)))
 
     def over(self, op: str, value: str, axes: Sequence[int], since: int, **attributes: int) -> str:
         """An operator on some axes, which are an operand since an opset."""

@@ -1,0 +1,180 @@
+"""What is looked at in a model for a statistic, and what the sums over it say of units and layers.
+
+Needs: the analysis of a model. Gives: the probes of a statistic, for growc.measurement.importance to run; and
+from the sums, scores of units and of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from growc.algebra.indexmap import Floats
+from growc.algebra.space import Space, atoms_of, factors, find
+from growc.dialects.onnx.files.probes import Mask, Probe, shown
+from growc.dialects.onnx.files.signature import Role, read_signature
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.passes.ranking.activation_sites import Activations, Reading
+from growc.passes.ranking.layer_ratios import Ratio, find_blocks
+from growc.passes.ranking.magnitude import placed
+from growc.passes.ranking.unit_scores import Tables, scored
+from growc.plans.scores import Scores
+from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
+
+if TYPE_CHECKING:
+    from growc.ir.graph import Value
+    from growc.passes.axes.infer import Axes
+    from growc.passes.compilation import Analysis
+
+
+@dataclass(frozen=True)
+class LayerScore:
+    """‖f(x)‖/‖x + f(x)‖ of a layer, and of its branches, each with its kind; None where nothing shows it."""
+
+    run: int
+    layer: int
+    ratio: float | None
+    branches: tuple[tuple[str, float | None], ...]
+
+
+def probes_of(c: Analysis, statistic: Statistic) -> list[Probe]:
+    """What a statistic looks at: every reading, and then every ratio, that the file shows."""
+    masks, visible = masks_of(c), shown(c.model.file(c.path))
+    readings = [] if statistic == COSINE else activations(c, statistic).readings
+    cosine = statistic == COSINE
+    found = [_probe(r, c.axes, masks, visible, statistic.using) for r in readings]
+    blocks = find_blocks(c.axes, c.layers, c.roles) if cosine or statistic == IMPORTANCE else []
+    every = (r for b in blocks for r in ([b.ratio] if cosine else b.ratios))
+    ratios = [r for r in every if r is not None]
+    return [*found, *(_quotient(r, c.axes, masks, cosine) for r in ratios if _is_shown(r, visible))]
+
+
+def activations(c: Analysis, statistic: Statistic) -> Activations:
+    """The readings of a statistic."""
+    heads = {x for axis in c.roles.axes.get("heads", ()) for x in atoms_of(axis.spaces)}
+    return Activations(c.axes, statistic, heads)
+
+
+def tables_of(c: Analysis, scores: Scores, statistic: Statistic) -> Tables:
+    """What was measured of units."""
+    return activations(c, statistic).tables(scores.values(statistic))
+
+
+def layer_scores(c: Analysis, scores: Scores) -> list[LayerScore]:
+    """What was measured of the layers of the source, run by run."""
+    blocks = find_blocks(c.axes, c.layers, c.roles)
+    first, visible = len(activations(c, IMPORTANCE).readings), shown(c.model.file(c.path))
+    means = iter(scores.values()[first:])
+
+    def of(ratio: Ratio | None) -> float | None:
+        return None if ratio is None or not _is_shown(ratio, visible) else float(next(means))
+
+    return [LayerScore(b.run, b.layer, of(b.ratio), tuple((k, of(r)) for k, r in b.branches)) for b in blocks]
+
+
+def turns(c: Analysis, scores: Scores) -> list[list[float | None]]:
+    """1 − cos of what goes into each layer and what comes out of it, run by run; None where nothing shows
+    it."""
+    visible, means = shown(c.model.file(c.path)), iter(scores.values(COSINE))
+    found: list[list[float | None]] = [[] for _ in c.layers.runs]
+    for block in find_blocks(c.axes, c.layers, c.roles):
+        is_known = block.ratio is not None and _is_shown(block.ratio, visible)
+        found[block.run].append(float(next(means)) if is_known else None)
+    return found
+
+
+def named_scores(c: Analysis, scores: Scores) -> Iterator[tuple[str, Floats]]:
+    """(`ffn.0`, one number for each unit) of every axis that has a name and is measured, and for `layers` one
+    for each layer.
+    """
+    tables = tables_of(c, scores, IMPORTANCE)
+    for name, found in c.roles.axes.items():
+        for k, axis in enumerate(found):
+            atoms = [find(s) for s in axis.spaces]  # none of the one head that all share
+            if atoms and all(s.kind == "atom" and s in tables for s in atoms):
+                yield f"{name}.{k}", scored(tables, axis.spaces)
+    layers = layer_scores(c, scores)
+    for k in range(len(c.layers.runs)):
+        ratios = [score.ratio for score in layers if score.run == k]
+        if None not in ratios:
+            yield f"layers.{k}", np.array(ratios, dtype=np.float64)
+
+
+# Where activations are
+
+
+def masks_of(c: Analysis) -> list[Value]:
+    """The model's inputs that say which places count."""
+    ports = read_signature(c.model.file(c.path))
+    names = {port.name for port in ports if port.role is Role.MASK and len(port.dims) > 1}
+    return [value for value in c.graph.inputs if value.name in names]
+
+
+def _is_shown(ratio: Ratio, visible: Collection[str]) -> bool:
+    return {ratio.whole.name, ratio.part.name} <= set(visible)
+
+
+def _quotient(ratio: Ratio, axes: Axes, masks: Sequence[Value], cosine: bool) -> Probe:
+    value = ratio.whole
+    found = _weights(value, axes, masks)
+    return Probe(value.name, value.rank, ratio.units, found, ratio.part.name, ratio.taken, cosine=cosine)
+
+
+def _probe(
+    reading: Reading, axes: Axes, masks: Sequence[Value], visible: Collection[str], using: str
+) -> Probe:
+    value = reading.value
+    require_shown(value, visible)
+    less = "" if reading.less is None else reading.less.name
+    units = 0 if reading.numbered is None else reading.numbered.size[0]
+    rank = value.rank + (units > 0)
+    weights = _weights(value, axes, masks)
+    grouped = _grouped(reading, axes)
+    return Probe(
+        value.name, rank, reading.kept, weights, units=units, less=less, using=using, grouped=grouped
+    )
+
+
+def require_shown(value: Value, visible: Collection[str]) -> None:
+    """Raise GrowError (G309) for a tensor that no output of a file can be made of."""
+    if value.producer is not None and value.name not in visible:
+        message = f"an activation inside of `{value.producer.name or value.producer.kind}` cannot be measured"
+        raise GrowError(Diagnostic("G309", message, help="measure a model without fused operators"))
+
+
+def _grouped(reading: Reading, axes: Axes) -> tuple[int, ...]:
+    """Of each element along the axes that are kept, its unit; nothing where it is one itself."""
+    if not reading.grouped:
+        return ()
+    spaces = [axes.of(reading.value)[k] for k in reading.kept]
+    found = placed(spaces, np.zeros([find(s).size[0] for s in spaces]), reading.grouped)
+    assert found is not None
+    return tuple(found[1].tolist())
+
+
+def _weights(value: Value, axes: Axes, masks: Sequence[Value]) -> tuple[Mask, ...]:
+    """The masks that say which places of a tensor count."""
+    found = (_aligned(mask, value, axes) for mask in masks)
+    return tuple(m for m in found if m is not None)
+
+
+def _aligned(mask: Value, value: Value, axes: Axes) -> Mask | None:
+    """Where the axes of a mask stand in a tensor; None where not all of them do, or it cannot be told."""
+    wanted = [find(s) for s in axes.of(mask)]
+    spaces = [find(s) for s in axes.of(value)]
+    for place, space in enumerate(spaces):
+        parts = factors(space)
+        if len(parts) == len(wanted) > 1 and all(map(_same, parts, wanted)):
+            return Mask(mask.name, (place,), merged=True)
+    places = [[i for i, s in enumerate(spaces) if _same(s, w)] for w in wanted]
+    if any(len(found) != 1 for found in places):
+        return None
+    return Mask(mask.name, tuple(found[0] for found in places))
+
+
+def _same(a: Space, b: Space) -> bool:
+    """Whether two axes go over the same: one space, or the same symbol (equal sizes at all sample points)."""
+    return a is b or (not a.static and a.size == b.size)

@@ -1,0 +1,67 @@
+"""The scores by which a recipe ranks units and layers, from whatever says them: measurements, and files.
+
+Needs: a compilation, the last `measure importance` above a statement, its ranking or order. Gives: scores of
+the source's units and layers. Layers of the compilation may have moved since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from growc.errors.diagnostic import GrowError
+from growc.measurement.importance import calibration
+from growc.measurement.observed import layer_scores, tables_of, turns
+from growc.passes.ranking.unit_scores import Measured, counterparts
+from growc.recipe.layer_orders import statistic_of
+from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
+
+if TYPE_CHECKING:
+    from growc.measurement.importance import Measuring
+    from growc.passes.compilation import Analysis, Request
+    from growc.plans.scores import Scores
+    from growc.recipe.syntax_tree import Measure, Order, Ranking
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """measure: `growc.measurement.importance.measure`, with the processes that share it."""
+
+    measure: Measuring
+
+    def units(self, c: Request, statement: Measure | None, ranking: Ranking | None) -> Measured | None:
+        """The scores of units for a ranking (None: their importance); None where nothing says them."""
+        moved = any(run.history.moved for run in c.layers.runs)
+        source = c.first if moved else c
+        known = counterparts(c.axes, source.axes) if moved else None
+        statistic = IMPORTANCE if ranking is None else statistic_of(ranking) or IMPORTANCE
+        if statement is None:
+            return None
+        found = self.measured(source, c, statement, statistic)
+        return Measured(tables_of(source, found, statistic), known)
+
+    def layers(self, c: Request, statement: Measure | None, order: Order) -> list[list[float | None]]:
+        """The scores of the layers of each run of the source, which `c` is, for an order."""
+        statistic = statistic_of(order) or IMPORTANCE
+        assert statement is not None, "what is measured stands in the recipe"
+        scores = self.measured(c, c, statement, statistic)
+        if statistic == COSINE:
+            return turns(c, scores)
+        found: list[list[float | None]] = [[] for _ in c.layers.runs]
+        for score in layer_scores(c, scores):
+            found[score.run].append(score.ratio)
+        return found
+
+    def measured(self, source: Analysis, c: Request, statement: Measure, statistic: Statistic) -> Scores:
+        """What a statement measures of the source: once in a compilation, whatever can be kept."""
+        data, samples = calibration(statement)
+        key = data, samples, statistic
+        if key not in c.model.scores:
+            try:
+                c.model.scores[key] = self.measure(
+                    source, data, samples, statistic, keeps=c.keeps, progress=c.progress
+                )
+            except GrowError as error:
+                here = statement.file.span
+                raise GrowError(*(replace(d, span=d.span or here) for d in error.diagnostics)) from error
+        return c.model.scores[key]
