@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from growc.passes.finish.assembled import Assembled
     from growc.passes.layers.layer_runs import Depth, Layers
     from growc.passes.lowering.lowered import Lowered
+    from growc.passes.ranking.rankings import By
     from growc.passes.ranking.unit_scores import Measured
     from growc.passes.roles.name_axes import Roles
     from growc.plans.plan import AxisStep, Gap, Plan
     from growc.plans.scores import Scores
     from growc.recipe.statistics import Statistic
-    from growc.recipe.syntax_tree import Measure, Order, Ranking
+    from growc.recipe.syntax_tree import Measure, Order
     from growc.resolve.bound import Bound
 
 Kind = TypeVar("Kind", bound="Source")
@@ -46,12 +47,12 @@ After = Callable[[str, "Source", Sequence[str]], None]
 
 @dataclass(frozen=True)
 class Outside:
-    """What passes ask beside the graph. scores, layer_scores: those of units for a ranking (None: their
+    """What passes ask beside the graph. scores, layer_scores: those of units for a statement (None: their
     importance), and of the layers of each run of the source for an order, by the last `measure importance`
     or a file (raise GrowError: G309, G313, G403); inspect: the analysis of another model.
     """
 
-    scores: Callable[[Request, Measure | None, Ranking | None], Measured | None]
+    scores: Callable[[Request, Measure | None, By | None], Measured | None]
     layer_scores: Callable[[Request, Measure | None, Order], list[list[float | None]]]
     inspect: Callable[[Path], Analysis]
 

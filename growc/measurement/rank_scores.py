@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from growc.errors.diagnostic import GrowError
+from growc.measurement.given_scores import few, given_layers, given_tables
 from growc.measurement.importance import calibration
 from growc.measurement.observed import layer_scores, tables_of, turns
 from growc.passes.ranking.unit_scores import Measured, counterparts
@@ -19,8 +20,9 @@ from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
 if TYPE_CHECKING:
     from growc.measurement.importance import Measuring
     from growc.passes.compilation import Analysis, Request
+    from growc.passes.ranking.rankings import By
     from growc.plans.scores import Scores
-    from growc.recipe.syntax_tree import Measure, Order, Ranking
+    from growc.recipe.syntax_tree import Measure, Order
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,15 @@ class Scoring:
 
     measure: Measuring
 
-    def units(self, c: Request, statement: Measure | None, ranking: Ranking | None) -> Measured | None:
-        """The scores of units for a ranking (None: their importance); None where nothing says them."""
+    def units(self, c: Request, statement: Measure | None, by: By | None) -> Measured | None:
+        """The scores of units for a statement (None: their importance); None where nothing says them."""
         moved = any(run.history.moved for run in c.layers.runs)
         source = c.first if moved else c
         known = counterparts(c.axes, source.axes) if moved else None
-        statistic = IMPORTANCE if ranking is None else statistic_of(ranking) or IMPORTANCE
+        if by is not None and by.ranking.file is not None:
+            tables, missing = given_tables(source, by.axis, by.ranking.file)
+            return Measured(tables, known, f"`{by.ranking.file.value}` has no {few(missing)}")
+        statistic = IMPORTANCE if by is None else statistic_of(by.ranking) or IMPORTANCE
         if statement is None:
             return None
         found = self.measured(source, c, statement, statistic)
@@ -42,6 +47,8 @@ class Scoring:
 
     def layers(self, c: Request, statement: Measure | None, order: Order) -> list[list[float | None]]:
         """The scores of the layers of each run of the source, which `c` is, for an order."""
+        if order.file is not None:
+            return given_layers(c, order.file)
         statistic = statistic_of(order) or IMPORTANCE
         assert statement is not None, "what is measured stands in the recipe"
         scores = self.measured(c, c, statement, statistic)

@@ -16,7 +16,7 @@ from growc.recipe.expression import Binary, Expr, spell
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
 from growc.recipe.syntax_tree import Arrange, Drop, Layer, LayerRange, Order, Ranking, Stack, SubcloneLayers
-from growc.recipe.words import Word
+from growc.recipe.words import FILE, Word
 from growc.system.limits import require
 
 Depth = Stack | SubcloneLayers | Arrange | Drop
@@ -199,9 +199,13 @@ _SHALLOWER = (
     ),
     _scored(
         "cosine",
-        "the L − N least by ShortGPT's block influence go, the mean over samples and unmasked positions of "
-        "1 − cos(x, x + f(x)), of equals the later (needs `measure importance`)",
+        "the L − N least by block influence go (Men et al. 2024), the mean over samples and unmasked "
+        "positions of 1 − cos(x, x + f(x)), of equals the later (needs `measure importance`)",
         COSINE,
+    ),
+    _scored(
+        f"scores {FILE}",
+        "the L − N least by the scores that the file says of the source's layers go, of equals the later",
     ),
 )
 
@@ -229,7 +233,7 @@ def _ordered(
     scores: Sequence[float] | None = None,
 ) -> list[int]:
     """The layers of a `stack` or `subclone layers`: `size` of them."""
-    assert (order.count is not None) == bool(rule.takes)
+    assert (order.count is not None or order.file is not None) == bool(rule.takes)
     if rule.scored and (scores is None or len(scores) != count):
         raise GrowError(Diagnostic("G214", "the layers' importance was not measured", order.span))
     top = 0 if order.count is None else evaluate(order.count)

@@ -94,6 +94,11 @@ _ROWS = (
     _importance("l2", True, "`using l2` on those tensors"),
     _importance("max", True, "`using max` on those tensors"),
     RankingRule(
+        f"scores {FILE}",
+        "one's own: those that the file says of the source's units, the highest first (below)",
+        scores=lambda units: units.given(),
+    ),
+    RankingRule(
         "magnitude",
         "L2 over all making and reading weights of the unit, each tensor divided by its own Frobenius norm",
         scores=lambda units: units.magnitude(),

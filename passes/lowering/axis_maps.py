@@ -145,12 +145,12 @@ class Requests:
             notes = tuple(why_same(self.axes, place.space))
             raise GrowError(Diagnostic("G309", message, ranking.span, notes=notes))
         if isinstance(statement, ast.Subclone):
-            index = self.rankings.selection(ranking, [place.space], place.after, draws)
+            index = self.rankings.selection(statement, [place.space], place.after, draws)
         else:
             self.rankings.allow(None, [place.space], ranking.span)
-            index = self.rankings.order(ranking, [place.space], draws)
+            index = self.rankings.order(statement, [place.space], draws)
         made = chosen(ask, place.space, place.before, index)
-        share = self.rankings.share(ranking, place.space, made.map) if made.drops else None
+        share = self.rankings.share(statement, place.space, made.map) if made.drops else None
         return replace(made, share=share) if made.drops else made
 
     def placing(self, ask: Ask) -> Placing:

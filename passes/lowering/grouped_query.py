@@ -289,7 +289,7 @@ class Pairs:
         keys, now = order.shape
         if RANKINGS[statement.ranking.name].scores is not None:
             heads = [pair.keys, pair.group]
-            scores = self.requests.rankings.scores(statement.ranking, heads, ask.draws, of_source=True)
+            scores = self.requests.rankings.scores(statement, heads, ask.draws, of_source=True)
             current = np.take_along_axis(scores[self.heads(pair)], order, axis=1)
             return np.argsort(-current, axis=1, kind="stable")
         if pair.keys in self.requests.rankings.made:

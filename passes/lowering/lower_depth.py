@@ -70,7 +70,7 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
             ranks = by_scores(bound.statement)
             found = [] if ranks is None else c.outside.layer_scores(c, measure, ranks)
             for ordinal, k in enumerate(chosen):
-                known = of_places(depths[k], found[k], ranks.span) if ranks is not None and found else None
+                known = of_places(depths[k], found[k], ranks) if ranks is not None and found else None
                 said += _counted_back(bound, depths[k], size_of)
                 nodes = max(len(layer.nodes) for layer in runs[k].layers)
                 depths[k] = _after(bound, depths[k], size_of, known, nodes, ordinal)
@@ -127,16 +127,19 @@ def by_scores(statement: DepthStatement) -> ast.Order | None:
     return order if order is not None and SHALLOWER[order.name].scored else None
 
 
-def of_places(depth: Past, scores: Sequence[float | None], span: Span) -> list[float]:
+def of_places(depth: Past, scores: Sequence[float | None], order: ast.Order) -> list[float]:
     """The scores of the layers as they stand: those of the source's, and none of what adds nothing."""
     unknown = next((k for k in depth.order if scores[k] is None), None)
     places = zip(depth.drawn, depth.zeroed, strict=True)
     drawn = next((place for place, (past, zero) in enumerate(places) if past and not zero), None)
     if unknown is not None or drawn is not None:
         why = "no tensor shows what it adds" if drawn is None else "it is drawn at random"
+        if drawn is None and order.file is not None:
+            why = f"`{order.file.value}` has no score of it"
         layer = unknown if drawn is None else drawn
         message = f"the importance of layer {layer} cannot be measured: {why}"
-        raise GrowError(Diagnostic("G313", message, span, help="write another order, `by middle` or `even`"))
+        remedy = "write another order, `by middle` or `even`"
+        raise GrowError(Diagnostic("G313", message, order.span, help=remedy))
     return [0.0 if zero else scores[k] or 0.0 for k, zero in zip(depth.order, depth.zeroed, strict=True)]
 
 

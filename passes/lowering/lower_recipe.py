@@ -32,7 +32,7 @@ from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
 from growc.passes.lowering.resolve_axis import named, only_size, targets_of, why_same
 from growc.passes.lowering.scopes import Region, counted_from_the_end, number_of_layers, region_of
 from growc.passes.ranking.magnitude import Magnitudes
-from growc.passes.ranking.rankings import Rankings
+from growc.passes.ranking.rankings import By, Rankings
 from growc.passes.ranking.unit_scores import Measured
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import bearers
@@ -69,7 +69,7 @@ class _Lowering:
         self.ancestry = Ancestry(c.axes, c.layers)
         self.regions: dict[tuple[tuple[ast.Scope, ...], int], Region] = {}
         self.measurement: ast.Measure | None = None
-        self.scored: dict[tuple[str, Path | None], Measured | None] = {}
+        self.scored: dict[tuple[str, Path | None, ast.AxisRef | None], Measured | None] = {}
         rankings = Rankings(Magnitudes(c.axes, c.ties), found=self.scores)
         self.requests = Requests(c.roles, c.axes, self.done.sizes, rankings, self.size_of)
         self.pairs = Pairs(self.requests, pairs_of(c.roles))
@@ -197,12 +197,12 @@ class _Lowering:
         if IMPORTANCE in asked or not any(asked):
             self.scores(None)  # which is said of units that go, whatever ranks them
 
-    def scores(self, ranking: ast.Ranking | None) -> Measured | None:
-        """What was measured for a ranking, or its file says; for none, the importance."""
-        file = None if ranking is None or ranking.file is None else ranking.file.path
-        key = "" if ranking is None else ranking.name, file
+    def scores(self, by: By | None) -> Measured | None:
+        """What was measured for a statement, or its file says; for none, the importance."""
+        file = None if by is None or by.ranking.file is None else by.ranking.file.path
+        key = "" if by is None else by.ranking.name, file, None if by is None or file is None else by.axis
         if key not in self.scored:
-            self.scored[key] = self.c.outside.scores(self.c, self.measurement, ranking)
+            self.scored[key] = self.c.outside.scores(self.c, self.measurement, by)
         return self.scored[key]
 
     def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:

@@ -23,6 +23,9 @@ from growc.passes.ranking.unit_scores import Measured
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS, RankingRule, Units
 
+By = ast.Subclone | ast.Reorder
+"""A statement that ranks the units of an axis."""
+
 
 @dataclass
 class Rankings:
@@ -32,21 +35,23 @@ class Rankings:
     made: dict[Space, IndexMap] = field(default_factory=dict)
     means: dict[Space, Floats] = field(default_factory=dict)
     """Of spaces whose units became means, and from which `made` goes on: how much of each of the source's."""
-    found: Callable[[ast.Ranking | None], Measured | None] = lambda ranking: None
-    """What was measured for a ranking, or its file says; of none, the importance that was measured."""
+    found: Callable[[By | None], Measured | None] = lambda by: None
+    """What was measured for a statement, or its file says; for none, the importance that was measured."""
 
-    def selection(self, ranking: ast.Ranking, units: Sequence[Space], size: int, draws: Draws) -> Ints:
+    def selection(self, by: By, units: Sequence[Space], size: int, draws: Draws) -> Ints:
         """The units of a product that stay, in their old order."""
+        ranking = by.ranking
         rule, count = RANKINGS[ranking.name], self.count(units)
         self.allow(rule, units, ranking.span)
         if rule.places is not None:
             return rule.places(count, size)
         if rule.lists:
             return kept_units(ranking, count, size)
-        return np.sort(self.order(ranking, units, draws)[:size])
+        return np.sort(self.order(by, units, draws)[:size])
 
-    def order(self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws) -> Ints:
+    def order(self, by: By, units: Sequence[Space], draws: Draws) -> Ints:
         """All units, highest first."""
+        ranking = by.ranking
         rule, count = RANKINGS[ranking.name], self.count(units)
         if not rule.orders:
             message = f"`{rule.name}` spreads a number of units, and is no order of all"
@@ -56,13 +61,11 @@ class Rankings:
         if rule.lists:
             first = listed_units(ranking, count)
             return np.concatenate([first, np.setdiff1d(np.arange(count), first)])
-        return np.argsort(-self.scores(ranking, units, draws), kind="stable")
+        return np.argsort(-self.scores(by, units, draws), kind="stable")
 
-    def scores(
-        self, ranking: ast.Ranking, units: Sequence[Space], draws: Draws, *, of_source: bool = False
-    ) -> Floats:
+    def scores(self, by: By, units: Sequence[Space], draws: Draws, *, of_source: bool = False) -> Floats:
         """One number for each unit of a product of atoms, as it stands or `of_source`."""
-        rule = RANKINGS[ranking.name]
+        rule = RANKINGS[by.ranking.name]
         count = int(np.prod([u.size[0] for u in units], dtype=np.int64)) if of_source else self.count(units)
 
         def moved(found: Floats) -> Floats:
@@ -71,10 +74,10 @@ class Rankings:
         assert rule.scores is not None
         return rule.scores(
             Units(
-                importance=lambda: moved(self._measured(ranking, units)),
+                importance=lambda: moved(self._measured(by, units)),
                 magnitude=lambda: moved(self.magnitudes.of(units)),
                 drawn=lambda: draws.at("rank").uniform(0, count),
-                given=lambda: moved(self._measured(ranking, units)),
+                given=lambda: moved(self._measured(by, units)),
             )
         )
 
@@ -88,19 +91,19 @@ class Rankings:
                 found = _followed(found, made, outer)
         return found
 
-    def _measured(self, ranking: ast.Ranking, units: Sequence[Space]) -> Floats:
+    def _measured(self, by: By, units: Sequence[Space]) -> Floats:
         """The scores of the source's units. Raises GrowError (G313) where they have none."""
-        found = self.found(ranking)
+        found = self.found(by)
         scores = None if found is None else found.importance(units)
         if found is None or scores is None:
-            cause = "nothing reads them" if found is None else found.missing
-            message = f"the importance of these units cannot be measured: {cause}"
-            raise GrowError(Diagnostic("G313", message, ranking.span))
+            cause = "nothing says them" if found is None else found.missing
+            message = f"these units have no scores: {cause}"
+            raise GrowError(Diagnostic("G313", message, by.ranking.span))
         return scores
 
-    def share(self, ranking: ast.Ranking, space: Space, step: IndexMap) -> float | None:
+    def share(self, by: By, space: Space, step: IndexMap) -> float | None:
         """Which part of the importance of a space a step drops; None where it was not measured."""
-        measured = self.found(ranking if RANKINGS[ranking.name].measured else None)
+        measured = self.found(by if RANKINGS[by.ranking.name].measured else None)
         found = None if measured is None else measured.importance([space])
         key = find(space)
         if found is None or key in self.made or key in self.means or not found.sum():

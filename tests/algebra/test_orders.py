@@ -14,6 +14,7 @@ from growc.grammar import parse
 from growc.recipe import syntax_tree as rc
 from growc.recipe.expression import Expr, evaluate
 from growc.recipe.layer_orders import DEEPER, SHALLOWER, OrderRule, arrangement, new_layers
+from growc.recipe.words import FILE
 
 
 def arranged(text: str, count: int, scores: list[float] | None = None) -> list[int]:
@@ -94,7 +95,8 @@ downs = st.sampled_from(list(SHALLOWER.values()))
 
 
 def written(order: OrderRule, number: int = 1) -> str:
-    return f"{order.name} {number}" if order.takes else order.name
+    taken = '"x.npz"' if order.takes == FILE else number
+    return f"{order.name} {taken}" if order.takes else order.name
 
 
 @given(counts, st.integers(0, 100), ups, st.integers(1, 40))

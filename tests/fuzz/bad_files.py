@@ -329,6 +329,7 @@ def array_cases() -> Iterator[Case]:
         "inputs": [*APPLY, "--inputs", "x.npz"],
         "verify": ["verify", "m.onnx", "m.onnx", "--inputs", "x.npz"],
         "calibration": measured,
+        "given scores": ["plan", "-e", 'subclone ffn to 6 by scores "x.npz"', "m.onnx"],
         "measure": ["measure", "m.onnx", "--inputs", "x.npz"],
     }
     for name, content in arrays().items():

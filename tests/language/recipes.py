@@ -13,9 +13,10 @@ from growc.recipe import syntax_tree as rc
 from growc.recipe.fills import FILLS, LAYER_FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
-from growc.recipe.words import Word
+from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.words import FILE, LATER, Word
 
-RESERVED = {*keywords().values(), *rc.ROLES}
+RESERVED = {*keywords().values(), *rc.ROLES} - LATER
 
 strings = st.text(st.characters(exclude_characters='"\r\n', exclude_categories=("Cs",)), max_size=12)
 texts = st.builds(rc.Text, strings)
@@ -61,13 +62,15 @@ options = st.one_of(
 )
 rescalings = st.builds(rc.Option, names_of(SHRINKING, ""))
 rankings = st.one_of(
-    st.builds(rc.Ranking, st.sampled_from(["importance", "magnitude", "even", "first"])),
+    st.builds(rc.Ranking, names_of(RANKINGS, "").filter(lambda name: not RANKINGS[name].seeded)),
     st.builds(rc.Ranking, st.just("random"), seed=st.none() | expressions),
-    st.builds(rc.Ranking, st.just("keep"), file=texts),
+    st.builds(rc.Ranking, names_of(RANKINGS, FILE), file=texts),
 )
 tops = st.builds(rc.Order, st.just("top"), expressions)
 deeper = st.builds(rc.Order, names_of(DEEPER, "")) | tops
-shallower = st.builds(rc.Order, st.sampled_from(list(SHALLOWER)))
+shallower = st.builds(rc.Order, names_of(SHALLOWER, "")) | st.builds(
+    rc.Order, names_of(SHALLOWER, FILE), file=texts
+)
 conditions = st.one_of(
     st.just(rc.Exact()),
     st.builds(rc.Preserved, scales),

@@ -46,6 +46,12 @@ EVERY_STATEMENT = [
     (R().subclone("ffn", to=4, by="random", seed=7), "subclone ffn to 4 by random seed 7"),
     (R().subclone("vocab", to=4, by="keep", file="t.txt"), 'subclone vocab to 4 by keep "t.txt"'),
     (R().subclone("layers", to=6, by="middle"), "subclone layers to 6 by middle"),
+    (R().subclone("layers", to=6, by="scores", file="s.npz"), 'subclone layers to 6 by scores "s.npz"'),
+    (
+        R().subclone("ffn", to=6, by="importance using l2 before activation"),
+        "subclone ffn to 6 by importance using l2 before activation",
+    ),
+    (R().reorder("ffn", by="scores", file="s.npz"), 'reorder ffn by scores "s.npz"'),
     (R().reorder("ffn", by="random", seed=2), "reorder ffn by random seed 2"),
     (R().stack(to=24, by="top 3", zero_outputs=True), "stack layers to 24 by top 3 with zero outputs"),
     (

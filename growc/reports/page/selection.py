@@ -103,7 +103,7 @@ def _units(c: Result) -> Iterator[Selection]:
         if isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].scores is not None:
             kept = [stage.requests[atom].map.index for atom in atoms]
             rankings.found = cache(partial(scoring.units, c, above))
-            scored = [_scores(rankings, statement.ranking, atom) for atom in atoms]
+            scored = [_scores(rankings, statement, atom) for atom in atoms]
             pairs = [(s, k) for s, k in zip(scored, kept, strict=True) if s is not None]
             if pairs:
                 yield Selection(
@@ -115,12 +115,12 @@ def _units(c: Result) -> Iterator[Selection]:
                 )
 
 
-def _scores(rankings: Rankings, ranking: ast.Ranking, atom: Space) -> Floats | None:
+def _scores(rankings: Rankings, by: ast.Subclone, atom: Space) -> Floats | None:
     """The scores of the source's units; None where chance or nothing ranks them."""
-    if RANKINGS[ranking.name].seeded:
+    if RANKINGS[by.ranking.name].seeded:
         return None
     try:
-        return rankings.scores(ranking, [atom], Draws.of(), of_source=True)
+        return rankings.scores(by, [atom], Draws.of(), of_source=True)
     except GrowError:
         return None
 
