@@ -22,6 +22,7 @@ from growc.system.ranks import ALONE, Ranks
 if TYPE_CHECKING:
     from torch import nn
 
+    from growc.measurement.rank_scores import Scoring
     from growc.passes.compilation import After, Analysis, Outside, Result, Source
     from growc.passes.compilation import Model as Opened
 
@@ -120,12 +121,20 @@ def held(result: Result) -> Result:
 
 def outside(ranks: Ranks = ALONE) -> Outside:
     """What passes ask beside the graph, of this machine and those that help it."""
-    from growc.measurement.importance import measure
-    from growc.measurement.rank_scores import Scoring
     from growc.passes.compilation import Outside
 
-    found = Scoring(partial(measure, ranks=ranks, remade=lowered))
-    return Outside(found.units, found.layers, analysed)
+    scoring = scoring_of(ranks)
+    return Outside(scoring.units, scoring.layers, analysed)
+
+
+def scoring_of(ranks: Ranks = ALONE) -> Scoring:
+    """The scores that statements ask for, on models of this machine."""
+    from growc.formats.layer_losses import layer_losses
+    from growc.measurement.importance import measure
+    from growc.measurement.rank_scores import Scoring
+
+    found = partial(measure, ranks=ranks, remade=lowered)
+    return Scoring(found, partial(layer_losses, ranks=ranks, remade=lowered))
 
 
 def lowered(path: Path) -> Path:

@@ -6,6 +6,8 @@ the source's units and layers. Layers of the compilation may have moved since.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,21 +17,28 @@ from growc.measurement.importance import calibration
 from growc.measurement.observed import layer_scores, tables_of, turns
 from growc.passes.ranking.unit_scores import Measured, counterparts
 from growc.recipe.layer_orders import statistic_of
-from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
+from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, Statistic
 
 if TYPE_CHECKING:
+    from growc.errors.source import Span
     from growc.measurement.importance import Measuring
     from growc.passes.compilation import Analysis, Request
     from growc.passes.ranking.rankings import By
     from growc.plans.scores import Scores
     from growc.recipe.syntax_tree import Measure, Order
 
+Losses = Callable[..., list[list[float | None]]]
+"""`growc.formats.layer_losses.layer_losses`."""
+
 
 @dataclass(frozen=True)
 class Scoring:
-    """measure: `growc.measurement.importance.measure`, with the processes that share it."""
+    """measure: `growc.measurement.importance.measure`; losses: `growc.formats.layer_losses.layer_losses`;
+    each with the processes that share it.
+    """
 
     measure: Measuring
+    losses: Losses
 
     def units(self, c: Request, statement: Measure | None, by: By | None) -> Measured | None:
         """The scores of units for a statement (None: their importance); None where nothing says them."""
@@ -51,6 +60,9 @@ class Scoring:
             return given_layers(c, order.file)
         statistic = statistic_of(order) or IMPORTANCE
         assert statement is not None, "what is measured stands in the recipe"
+        if statistic == LOSS:
+            with placed_at(order.span):
+                return self.losses(c, *calibration(statement), keeps=c.keeps, progress=c.progress)
         scores = self.measured(c, c, statement, statistic)
         if statistic == COSINE:
             return turns(c, scores)
@@ -64,11 +76,17 @@ class Scoring:
         data, samples = calibration(statement)
         key = data, samples, statistic
         if key not in c.model.scores:
-            try:
+            with placed_at(statement.file.span):
                 c.model.scores[key] = self.measure(
                     source, data, samples, statistic, keeps=c.keeps, progress=c.progress
                 )
-            except GrowError as error:
-                here = statement.file.span
-                raise GrowError(*(replace(d, span=d.span or here) for d in error.diagnostics)) from error
         return c.model.scores[key]
+
+
+@contextmanager
+def placed_at(span: Span) -> Iterator[None]:
+    """Errors without a place stand here."""
+    try:
+        yield
+    except GrowError as error:
+        raise GrowError(*(replace(d, span=d.span or span) for d in error.diagnostics)) from error

@@ -14,7 +14,7 @@ from itertools import chain
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.recipe.expression import Binary, Expr, spell
 from growc.recipe.ranking_rules import RANKINGS
-from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
+from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, Statistic
 from growc.recipe.syntax_tree import Arrange, Drop, Layer, LayerRange, Order, Ranking, Stack, SubcloneLayers
 from growc.recipe.words import FILE, Word
 from growc.system.limits import require
@@ -202,6 +202,12 @@ _SHALLOWER = (
         "the L − N least by block influence go (Men et al. 2024), the mean over samples and unmasked "
         "positions of 1 − cos(x, x + f(x)), of equals the later (needs `measure importance`)",
         COSINE,
+    ),
+    _scored(
+        "loss",
+        "the L − N go without which, one at a time, the loss of next tokens rises least, of equals the later "
+        "(needs `measure importance`)",
+        LOSS,
     ),
     _scored(
         f"scores {FILE}",

@@ -29,3 +29,6 @@ IMPORTANCE = Statistic("importance")
 
 COSINE = Statistic("cosine")
 """How far layers turn the stream: 1 − cos of what goes in and what comes out (ShortGPT)."""
+
+LOSS = Statistic("loss")
+"""How much the loss of next tokens rises without a layer."""

@@ -20,18 +20,17 @@ from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json, items, record, whole
 from growc.errors.progress import Progress
 from growc.errors.shown import Shown
+from growc.formats.layer_losses import made
 from growc.measurement.prediction import Loss
 from growc.measurement.shared import Runnable, Subject
-from growc.passes.finish.interface import logits, ports_of
-from growc.passes.layers.layer_runs import Depth, Move, Past
+from growc.passes.finish.interface import logits
 from growc.plans.scores import Scores, read_scores, write_scores
 from growc.reports.calibration import Outcome, Reference, lasting_reference, reference
 from growc.system.ranks import ALONE, Ranks
-from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:
     from growc.measurement.observed import LayerScore
-    from growc.passes.compilation import Analysis, Result
+    from growc.passes.compilation import Analysis
 
 
 ONLY = "it is the only layer"
@@ -197,34 +196,15 @@ def tried(
     model: Path, run: int, order: Sequence[int], source: Reference, tell: Callable[[int], None]
 ) -> Trial:
     """The model with the layers of one run in another order, beside the source."""
-    from growc.formats.onnx_file import OnnxFile
+    from growc.formats.compiler import analysed
 
     if not order:
         return Trial(None, ONLY)
     try:
-        changed = ordered(model, run, order)
-        with scratch_folder() as folder:
-            target = folder / model.name
-            [*_, result] = OnnxFile().write(changed, folder, target, lambda *_: None)
-            return Trial(source.compared(Runnable(result, result, Path), ports_of(changed), tell))
+        with made(analysed(model), run, order) as (result, ports):
+            return Trial(source.compared(Runnable(result, result, Path), ports, tell))
     except GrowError as error:
         return Trial(None, error.diagnostics[0].message)
-
-
-def ordered(model: Path, run: int, order: Sequence[int]) -> Result:
-    """A model compiled with the layers of one run in another order."""
-    from growc.formats.compiler import analysed
-    from growc.passes import AFTER_DEPTH
-    from growc.passes import run as run_passes
-    from growc.passes.compilation import Request
-    from growc.passes.lowering.lower_depth import rearranged
-    from growc.passes.new_layers.zero_branches import Branches
-
-    c = analysed(model)
-    pasts = [Past.of(len(r.layers)) for r in c.layers.runs]
-    pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order), (None,) * len(order))
-    request = Request(**vars(c), first=c, edited=c)
-    return run_passes(AFTER_DEPTH, rearranged(request, Depth(tuple(pasts)), Branches(c.axes, c.layers)))
 
 
 def _from(progress: Progress, phrase: str, start: int, total: int) -> Callable[[int], None]:

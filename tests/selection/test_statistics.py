@@ -15,13 +15,18 @@ from test_layer_importance import bytes_of_tiny, inputs, stack, tensors
 import growc
 from growc.algebra.indexmap import Floats
 from growc.errors.diagnostic import GrowError
+from growc.errors.progress import quiet
 from growc.formats.compiler import analysed
+from growc.formats.layer_losses import LossOf, layer_losses
 from growc.measurement.importance import measure
 from growc.measurement.observed import tables_of, turns
+from growc.measurement.prediction import Loss
+from growc.passes.finish.interface import Ports
 from growc.passes.ranking.unit_scores import scored
 from growc.recipe.layer_orders import SHALLOWER
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.statistics import COSINE, Statistic
+from growc.system.ranks import ALONE
 
 OVER: dict[str, Callable[[np.ndarray], Floats]] = {
     "mean": lambda x: np.abs(x).mean(0),
@@ -168,6 +173,61 @@ def test_layers_that_turn_the_stream_least_go(tmp_path: Path) -> None:
     assert summary.removed == ((1, 3),)
     assert (tmp_path / "m.cosine.npz").exists()
     assert not (tmp_path / "m.importance.npz").exists()
+
+
+def mean_loss(model: Path, data: Path, layers: list[int]) -> float:
+    """The cross-entropy of next tokens, of a stack of some of its layers, in numpy."""
+    w, given = {k: v.astype(np.float64) for k, v in stored(model).items()}, np.load(data)
+    x = w["table"][given["ids"]] * given["mask"][..., None]
+    for n in layers:
+        x = x + np.maximum(x @ w[f"up{n}"], 0) @ w[f"down{n}"]
+    y = (x @ w["head"])[:, :-1]
+    chances = np.log(np.exp(y - y.max(-1, keepdims=True)).sum(-1)) + y.max(-1)
+    nats = chances - np.take_along_axis(y, given["ids"][:, 1:, None], -1)[..., 0]
+    return float(nats[(given["mask"][:, 1:] & given["mask"][:, :-1]) > 0].mean())
+
+
+def test_the_loss_of_a_layer_is_how_much_it_rises_without_it(tmp_path: Path) -> None:
+    model = stack(tmp_path / "m.onnx", 0.5, 0.3, 0.6, 0.4, vocab=10)
+    data, c = inputs(tmp_path / "data.npz"), analysed(model)
+    [found] = layer_losses(c, data, None, keeps=True, progress=quiet, ranks=ALONE, remade=Path)
+    rises = [mean_loss(model, data, [n for n in range(4) if n != k]) for k in range(4)]
+    assert np.allclose(found, np.array(rises) - mean_loss(model, data, [0, 1, 2, 3]), rtol=1e-4)
+    recipe = tmp_path / "r.grow"
+    recipe.write_text('measure importance on "data.npz"\nsubclone layers to 2 by loss\n')
+    [summary] = growc.plan(recipe, model).summaries
+    assert summary.removed == (tuple(sorted(np.argsort(rises)[:2].tolist())),)
+
+
+def test_losses_that_were_interrupted_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = stack(tmp_path / "m.onnx", 0.5, 0.3, 0.6, vocab=10)
+    inputs(tmp_path / "data.npz")
+    recipe = tmp_path / "r.grow"
+    recipe.write_text('measure importance on "data.npz"\nsubclone layers to 2 by loss\n')
+    of, calls = LossOf.of, [0]
+
+    def fails(self: LossOf, result: Path, ports: Ports) -> Loss:
+        calls[0] += 1
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        return of(self, result, ports)
+
+    monkeypatch.setattr(LossOf, "of", fails)
+    with pytest.raises(KeyboardInterrupt):
+        growc.apply(recipe, model, tmp_path / "out.onnx", check=False)
+    growc.apply(recipe, model, tmp_path / "out.onnx", check=False)
+    assert calls[0] == 3 + 2
+    growc.plan(recipe, model)
+    assert calls[0] == 3 + 2
+
+
+def test_a_loss_that_nobody_can_know_is_an_error(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", pixel_values=np.zeros((4, 1, 8, 8), dtype=np.float32))
+    recipe = tmp_path / "r.grow"
+    recipe.write_text('measure importance on "data.npz"\nsubclone layers to 2 by loss\n')
+    with pytest.raises(GrowError, match="no output predicts the next token") as found:
+        growc.plan(recipe, TINY.with_name("tiny-vit.onnx"))
+    assert (found.value.diagnostics[0].code, found.value.diagnostics[0].span is None) == ("G313", False)
 
 
 def test_each_statistic_is_kept_by_itself_and_taken_again(

@@ -16,10 +16,9 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Floats, Ints
 from growc.algebra.space import Space, find
 from growc.errors.diagnostic import GrowError
-from growc.formats.compiler import lowered
-from growc.measurement.importance import calibration, measure
+from growc.formats.compiler import scoring_of
+from growc.measurement.importance import calibration
 from growc.measurement.observed import LayerScore, layer_scores
-from growc.measurement.rank_scores import Scoring
 from growc.passes.compilation import Result
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings
@@ -87,7 +86,7 @@ def selections_of(c: Result) -> Selections:
 
 
 def _units(c: Result) -> Iterator[Selection]:
-    scoring = Scoring(partial(measure, remade=lowered))
+    scoring = scoring_of()
     rankings = Rankings(Magnitudes(c.axes, c.ties))
     seen: set[Space] = set()
     above: ast.Measure | None = None
