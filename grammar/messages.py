@@ -22,6 +22,7 @@ from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.syntax_tree import ROLES
+from growc.recipe.versions import LATEST
 from growc.recipe.words import Word
 
 MAX_DIGITS = 18
@@ -79,6 +80,7 @@ FORMS = {
     "include": 'include "FILE"',
     "expect": "expect exact | preserved within X | AXIS == EXPR",
     "in": "in SCOPE { … }",
+    "language": f"language {LATEST}",
 }
 """How each statement is written, by its verb."""
 

@@ -25,7 +25,8 @@ from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.syntax_tree import ROLES
-from growc.recipe.words import FILE, LATER, Word
+from growc.recipe.versions import FIRST_WORDS
+from growc.recipe.words import FILE, Word
 
 MAX_OPERATORS = 100
 """Operators and brackets in one expression, so that whatever walks over expressions may recurse."""
@@ -60,6 +61,12 @@ def grammar() -> Lark:
 def keywords() -> dict[str, str]:
     """The terminals that are a fixed text, and that text: `widen`, `..`, …"""
     return {item.name: item.pattern.value for item in grammar().terminals if item.pattern.type == "str"}
+
+
+@cache
+def later_words() -> frozenset[str]:
+    """The terminals of words that came after version 1."""
+    return frozenset(n for n, text in keywords().items() if text.isidentifier() and text not in FIRST_WORDS)
 
 
 def rules() -> str:
@@ -127,13 +134,18 @@ def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, A
     """A parser behind the tokens that it takes, how many these are, and the tree where they are all."""
     parser, tree = grammar().parse_interactive(start=start), None
     for number, token in enumerate(tokens):
-        if str(token) in LATER and token.type not in parser.accepts():
-            token = Token.new_borrow_pos("NAME", str(token), token)
         try:
-            tree = parser.feed_token(token)
+            tree = parser.feed_token(_as_name(token, parser) if token.type in later_words() else token)
         except UnexpectedToken:  # which leaves the parser in another state
             return _fed(tokens[:number], start)[0], number, None
     return parser, len(tokens), tree
+
+
+def _as_name(token: Token, parser: InteractiveParser) -> Token:
+    """A word of a later version is a name where it can only be one: `let` may have named it in version 1."""
+    accepted = parser.accepts()
+    named = token.type not in accepted and "NAME" in accepted
+    return Token.new_borrow_pos("NAME", str(token), token) if named else token
 
 
 def _malformed(source: Source, tokens: Sequence[Token]) -> Iterator[Diagnostic]:

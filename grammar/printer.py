@@ -108,6 +108,8 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"include {_text(item.file)}"
         case rc.Expect():
             yield f"expect {_condition(item.condition)}"
+        case rc.Language():
+            yield f"language {item.version}"
 
 
 def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str:

@@ -17,7 +17,8 @@ from growc.grammar.messages import FORMS, at
 from growc.grammar.parser import parse_tokens, tokenize
 from growc.grammar.tree_to_ast import Header
 from growc.recipe.expression import UNKNOWN, Expr, Name
-from growc.recipe.syntax_tree import Blank, Comment, Item, Let, Recipe, Scope, Scoped
+from growc.recipe.syntax_tree import Blank, Comment, Item, Language, Let, Recipe, Scope, Scoped
+from growc.recipe.versions import FIRST_WORDS
 from growc.system.limits import beyond
 
 MAX_BLOCKS = 20
@@ -26,7 +27,8 @@ MAX_BLOCKS = 20
 MAX_MISTAKES = 1_000
 """In one text, which is read no further then."""
 
-VERBS = frozenset(verb.upper() for verb in FORMS)
+VERBS = frozenset(verb.upper() for verb in FIRST_WORDS.intersection(FORMS))
+"""Those of version 1: later ones may be names, and so stand at the start of a line in brackets."""
 
 
 def read(source: Source) -> tuple[Recipe, list[Diagnostic]]:
@@ -81,6 +83,7 @@ class _Reader:
         self.comments: list[Token] = []
         self.brackets: list[Token] = []
         self.lines = 0
+        self.said = False  # whether anything but comments was read
         self.breaks = 1  # since the last item; two or more leave a blank line
 
     def read(self) -> Recipe:
@@ -161,6 +164,7 @@ class _Reader:
             self.report("G107", f"scopes nest at most {MAX_BLOCKS} deep", line[-1])
         deep = len(self.blocks) > MAX_BLOCKS
         scope = node.scope if isinstance(node, Header) and not deep else None
+        self.said = True
         self.separate()
         self.blocks.append(_Block(scope, line[0].start_pos or 0, line[-1]))
         self.breaks = 0
@@ -187,6 +191,10 @@ class _Reader:
             self.add(comment)
 
     def add(self, item: Item) -> None:
+        if isinstance(item, Language) and self.said:
+            message = "`language` stands before every other statement"
+            self.add_mistakes(Diagnostic("G104", message, item.span, help="move it to the top of the recipe"))
+        self.said = self.said or not isinstance(item, Comment)
         self.separate()
         self.blocks[-1].body.append(item)
         self.breaks = 0

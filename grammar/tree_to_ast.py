@@ -69,6 +69,9 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def scope_header(self, meta: Meta, scope: rc.Scope) -> Header:
         return Header(scope)
 
+    def language(self, meta: Meta, version: Token) -> rc.Language:
+        return rc.Language(version.removesuffix(".0"), span=self.at(meta))
+
     def zero_outputs(self, meta: Meta) -> bool:
         return True
 

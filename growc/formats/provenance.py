@@ -27,6 +27,7 @@ from growc.recipe.syntax_tree import (
     Comment,
     Include,
     Item,
+    Language,
     Match,
     Measure,
     Order,
@@ -75,6 +76,7 @@ def provenance(
     fetched: dict[str, Json] = {"source": reference} if (reference := reference_of(c.path)) else {}
     return {
         **fetched,
+        "language": resolved.language,
         "recipe": recipe_lines(sources, resolved),
         "parameters": {name: spell(value) for name, value in resolved.parameters.items()},
         "certificate": {
@@ -96,7 +98,9 @@ def _reads_files(bound: Bound) -> bool:
 
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: bool = False) -> list[str]:
-    """The recipe in canonical form, with what it includes in its place, with or without comments."""
+    """The recipe in canonical form, with what it includes in its place, with or without comments. The version
+    of its language is said elsewhere.
+    """
     included = iter(resolved.included)
 
     def expanded(body: Iterable[Item]) -> Iterator[Item]:
@@ -105,7 +109,7 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: boo
                 yield from expanded(grammar.parse(next(included)).body)
             elif isinstance(item, Scoped):
                 yield replace(item, body=tuple(expanded(item.body)))
-            elif comments or not isinstance(item, Comment | Blank):
+            elif not isinstance(item, Language) and (comments or not isinstance(item, Comment | Blank)):
                 yield item
 
     return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()
@@ -168,7 +172,8 @@ def _is_record(found: Mapping[str, Json]) -> bool:
 def recipe_of(record: Mapping[str, Json]) -> Resolved:
     """The recipe in a record, which includes nothing."""
     parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}
-    source = Source("the recipe in the model", "\n".join(texts(record["recipe"])))
+    version = [f"language {text(record['language'])}"] if "language" in record else []
+    source = Source("the recipe in the model", "\n".join([*version, *texts(record["recipe"])]))
     return load([source], parameters, read=_unread)
 
 

@@ -297,6 +297,13 @@ class Expect(Node):
 
 
 @dataclass(frozen=True)
+class Language(Node):
+    """`language VERSION`: the version of the language that the text is written in, its first statement."""
+
+    version: str
+
+
+@dataclass(frozen=True)
 class Scoped(Node):
     """`in SCOPE { … }`."""
 
@@ -318,6 +325,7 @@ Statement = (
     | Untie
     | Include
     | Expect
+    | Language
 )
 """What does one thing: everything but a scope, which holds statements."""
 

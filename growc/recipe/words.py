@@ -9,10 +9,6 @@ HOLES = (FILE, "EXPR", "K", "N", "S")
 """What stands in a spelling for a file, for expressions, and (S) for a number that may have a fraction."""
 
 
-LATER = frozenset(("activation", "before", "cosine", "l2", "loss", "reap", "scores", "taylor", "using"))
-"""Words that version 1 did not have. Where they mean nothing they are names, so its recipes stay valid."""
-
-
 @dataclass(frozen=True)
 class Word:
     """One or several words, spelled with what they take. A seed may follow if they are `seeded`."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from growc.errors.source import Source, Span
 from growc.recipe.expression import Expr
 from growc.recipe.syntax_tree import Scope, Statement
+from growc.recipe.versions import LATEST
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,11 @@ class Resolved:
     """All that a recipe says, in order.
 
     parameters: every `let`, with the value that it has here; included: the recipes that were read; defined:
-        where the name of each `let` stands.
+        where the name of each `let` stands; language: the version that the recipe is read in.
     """
 
     statements: tuple[Bound, ...]
     parameters: Mapping[str, Expr] = field(default_factory=dict)
     included: tuple[Source, ...] = ()
     defined: Mapping[str, Span] = field(default_factory=dict)
+    language: str = LATEST

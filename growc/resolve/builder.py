@@ -69,6 +69,10 @@ class Recipe:
     def __add__(self, other: Recipe) -> Recipe:
         return Recipe(self.body + other.body)
 
+    def language(self, version: str) -> Recipe:
+        """`language VERSION`, which stands before all others."""
+        return self._said(f"language {version}")
+
     # ---- sizes
 
     def let(self, name: str, value: Number) -> Recipe:

@@ -38,6 +38,7 @@ from growc.recipe.syntax_tree import (
     Expect,
     Include,
     Item,
+    Language,
     Let,
     Measure,
     Order,
@@ -48,6 +49,7 @@ from growc.recipe.syntax_tree import (
     Statement,
     Text,
 )
+from growc.recipe.versions import LATEST, VERSIONS, newer, unknown
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.checks import check
 from growc.system.limits import beyond, most
@@ -133,6 +135,8 @@ class _Resolver:
         self.complete = True  # whether all was read, every included recipe too
         self.moment = 1  # the number of the next statement
         self.measured = False
+        self.version = LATEST  # of the text that is being read
+        self.versions: list[str] = []  # of all texts
         self.count = 0  # of statements
         self.read_before: dict[Path, Included] = {}
 
@@ -141,12 +145,13 @@ class _Resolver:
         lets: dict[str, Expr] = {}
         with contextlib.suppress(_TooManyError):
             for recipe in recipes:
-                self.body(recipe.body, (), lets)
+                self.text(recipe, (), lets)
         for name, source in self.params.items():
             if name not in self.defined and self.complete:
                 self.unknown_parameter(name, source)
         statements = tuple(_settled(bound, self.moment) for bound in self.statements)
-        return Resolved(statements, self.values, tuple(self.included), self.defined)
+        language = max(self.versions, key=VERSIONS.index, default=LATEST)
+        return Resolved(statements, self.values, tuple(self.included), self.defined, language)
 
     def in_order(self) -> list[Diagnostic]:
         """The problems as one reads: file by file, from the top; those of `-p` last."""
@@ -231,11 +236,21 @@ class _Resolver:
 
     # Statements
 
+    def text(self, recipe: Recipe, scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
+        """What one text says, in the version that it is written in."""
+        outside = self.version
+        said = [item for item in recipe.body if isinstance(item, Language)]
+        self.report(*(problem for item in said for problem in unknown(item)))
+        self.version = next((item.version for item in said if item.version in VERSIONS), LATEST)
+        self.versions.append(self.version)
+        self.body(recipe.body, scopes, lets)
+        self.version = outside
+
     def body(self, body: Iterable[Item], scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
         for item in body:
             self.counted(item)
             match item:
-                case Comment() | Blank():
+                case Comment() | Blank() | Language():
                     pass
                 case Scoped():
                     self.body(item.body, (*scopes, self.bound(item.scope, lets)), dict(lets))
@@ -270,6 +285,7 @@ class _Resolver:
         statement = self.bound(statement, lets)
         self.statements.append(Bound(self.moment, scopes, statement))
         self.report(*check(statement, scopes), *self.unmeasured(statement), *_unreadable(statement))
+        self.report(*newer(statement, self.version))
         self.moment += not isinstance(statement, Expect)
 
     def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
@@ -303,7 +319,7 @@ class _Resolver:
                 self.complete = False
             else:
                 self.report(*problems)
-                self.body(recipe.body, scopes, lets)
+                self.text(recipe, scopes, lets)
             self.chain.pop()
 
     def read_include(self, path: Path, span: Span) -> Included | None:

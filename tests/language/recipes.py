@@ -7,20 +7,23 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
-from growc.grammar.parser import keywords
+from growc.grammar.parser import keywords, later_words
 from growc.recipe import expression as ex
 from growc.recipe import syntax_tree as rc
 from growc.recipe.fills import FILLS, LAYER_FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
 from growc.recipe.ranking_rules import RANKINGS
-from growc.recipe.words import FILE, LATER, Word
+from growc.recipe.versions import FIRST_WORDS, VERSIONS
+from growc.recipe.words import FILE, Word
 
-RESERVED = {*keywords().values(), *rc.ROLES} - LATER
+RESERVED = {*FIRST_WORDS, *rc.ROLES}
+LATER = sorted(keywords()[name] for name in later_words())
 
 strings = st.text(st.characters(exclude_characters='"\r\n', exclude_categories=("Cs",)), max_size=12)
 texts = st.builds(rc.Text, strings)
 let_names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True).filter(lambda n: n not in RESERVED)
+let_names |= st.sampled_from(LATER)
 scales = st.floats(0, 1e30, allow_nan=False, allow_infinity=False)
 
 
@@ -129,4 +132,5 @@ bodies = st.recursive(
     ).map(tidy),
     max_leaves=4,
 )
-recipes = st.builds(rc.Recipe, bodies)
+heads = st.just(()) | st.builds(rc.Language, st.sampled_from(VERSIONS)).map(lambda said: (said,))
+recipes = st.builds(lambda head, body: rc.Recipe(head + body), heads, bodies)

@@ -17,6 +17,7 @@ from growc.resolve import builder as fluent
 R = growc.Recipe
 
 EVERY_STATEMENT = [
+    (R().language("1.1"), "language 1.1"),
     (R().let("width", "2 * hidden"), "let width = 2 * hidden"),
     (R().widen("hidden", to=1024, fill="neighbor copy"), "widen hidden to 1024 with neighbor copy"),
     (

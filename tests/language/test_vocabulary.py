@@ -16,6 +16,7 @@ from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING, OptionRule
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.syntax_tree import ROLES
+from growc.recipe.versions import ADDITIONS
 
 PAGE = ROOT / "docs/language.md"
 
@@ -92,4 +93,6 @@ def test_the_page_of_the_language_lists_the_words(golden):
     text = with_table(text, "fill", fills)
     text = with_table(text, "deeper", up)
     text = with_table(text, "shallower", down)
-    golden(PAGE, with_table(text, "ranking", rankings))
+    text = with_table(text, "ranking", rankings)
+    additions = [(f"`{addition.name}`", addition.version) for addition in ADDITIONS]
+    golden(PAGE, with_table(text, "what came later", additions))
