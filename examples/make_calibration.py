@@ -27,7 +27,7 @@ def main() -> None:
         np.savez_compressed(EXAMPLES / folder / "calibration.npz", input_ids=windows)
     images, _ = digits(validation=False)
     chosen = images[np.linspace(0, len(images) - 1, IMAGES).astype(np.int64)]
-    for folder in ("25-subcloning-vit", "26-reorder"):
+    for folder in ("25-subcloning-vit", "26-reorder", "35-nest"):
         np.savez_compressed(EXAMPLES / folder / "digits.npz", pixel_values=chosen)
 
 

@@ -80,6 +80,7 @@ FORMS = {
     "include": 'include "FILE"',
     "expect": "expect exact | preserved within X | AXIS == EXPR",
     "in": "in SCOPE { … }",
+    "nest": "nest AXIS, AXIS… by RANKING [at 1/2, 1/4…]",
     "language": f"language {LATEST}",
 }
 """How each statement is written, by its verb."""
@@ -310,6 +311,8 @@ class Mistake:
         share = Fraction(str(self.token)).limit_denominator(1000)
         if share.denominator == 1:
             return f"write `{share.numerator}`"
+        if self.verb == "nest":
+            return f"write `{share.numerator}/{share.denominator}`"
         factor = re.match(r"\s*\*\s*([A-Za-z_]\w*)", self.source.text[at(self.source, self.token).end :])
         return f"write `{share.numerator} * {factor[1] if factor else 'ffn'} / {share.denominator}`"
 

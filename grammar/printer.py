@@ -108,6 +108,10 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"include {_text(item.file)}"
         case rc.Expect():
             yield f"expect {_condition(item.condition)}"
+        case rc.Nest():
+            yield f"nest {', '.join(axis.name for axis in item.axes)} by {_ranking(item.ranking)}"
+            if item.at:
+                yield f"at {', '.join(map(str, item.at))}"
         case rc.Language():
             yield f"language {item.version}"
 
@@ -127,7 +131,7 @@ def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str
 def manner_text(item: rc.Widen | rc.Subclone | rc.Reorder) -> str:
     """What stands behind `with` or `by`: the fill or ranking, and its options."""
     if isinstance(item, rc.Reorder):
-        return _ranking(item.ranking)
+        return _ranking(item.ranking) + (f", nested at {', '.join(map(str, item.at))}" if item.at else "")
     how = item.fill.name if isinstance(item, rc.Widen) else _ranking(item.ranking)
     return " ".join([how, *map(_option, item.options)])
 

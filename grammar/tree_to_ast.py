@@ -72,6 +72,16 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def language(self, meta: Meta, version: Token) -> rc.Language:
         return rc.Language(version.removesuffix(".0"), span=self.at(meta))
 
+    def nested(self, meta: Meta, *axes: rc.AxisRef) -> tuple[rc.AxisRef, ...]:
+        return axes
+
+    def share(self, meta: Meta, *numbers: Token) -> rc.Share:
+        numerator, denominator = (int(parse_integer(number)) for number in numbers)
+        return rc.Share(numerator, denominator, span=self.at(meta))
+
+    def shares(self, meta: Meta, *shares: rc.Share) -> tuple[rc.Share, ...]:
+        return shares
+
     def zero_outputs(self, meta: Meta) -> bool:
         return True
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from growc.api import verify as verify
     from growc.checkpoint.files.state_dict import save as save
     from growc.errors.diagnostic import GrowError as GrowError
+    from growc.formats.nested import prefix as prefix
+    from growc.history import replay as replay
     from growc.render.starter import init as init
     from growc.reports.difference import diff as diff
     from growc.reports.flops import Flops as Flops
@@ -63,7 +65,9 @@ __all__ = [
     "measure",
     "param_groups",
     "plan",
+    "prefix",
     "recipes",
+    "replay",
     "report",
     "save",
     "verify",
@@ -83,7 +87,9 @@ _HOMES = {
     "measure": "growc.reports.measure",
     "param_groups": "growc.training.param_groups",
     "plan": "growc.api",
+    "prefix": "growc.formats.nested",
     "recipes": "growc.reports.shipped_recipes",
+    "replay": "growc.history",
     "report": "growc.api",
     "save": "growc.checkpoint.files.state_dict",
     "verify": "growc.api",

@@ -19,7 +19,7 @@ from growc.errors.source import Source
 from growc.files.hub import local, no_model
 from growc.formats.compiler import Options, compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
-from growc.resolve.bound import Resolved
+from growc.resolve.bound import Reading, Resolved
 from growc.resolve.builder import Recipe
 from growc.resolve.resolve import as_text, load, read_some
 from growc.system.ranks import ALONE, Ranks
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 compile = compiled  # noqa: A001 - growc.api.compile is what it is
 
-Recipes = str | Path | Recipe | Sequence[Source]
-"""A recipe: its text, a `.grow` file, one built in Python, or sources."""
+Recipes = str | Path | Recipe | Sequence[Source] | Reading
+"""A recipe: its text, a `.grow` file, one built in Python, sources, or what was read of these."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,15 @@ class Applied(Shown):
 
 def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
     """A resolved recipe. Raises GrowError with every mistake in it."""
-    return load(sources_of(text), parameters_of(params))
+    return reading_of(text, params).recipe
+
+
+def reading_of(text: Recipes, params: Mapping[str, str] | None = None) -> Reading:
+    """A recipe with the texts that it was given as. Raises GrowError with every mistake in it."""
+    if isinstance(text, Reading):
+        return text
+    sources = sources_of(text)
+    return Reading(tuple(sources), load(sources, parameters_of(params)))
 
 
 def parameters_of(params: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -79,6 +87,8 @@ def parameters_of(params: Mapping[str, str] | None) -> Mapping[str, str]:
 
 def sources_of(text: Recipes) -> list[Source]:
     """The sources that a recipe was given as."""
+    if isinstance(text, Reading):
+        return list(text.sources)
     if isinstance(text, Path):
         return [read_source(text)]
     if isinstance(text, str | Recipe):
@@ -318,8 +328,8 @@ def apply_file(
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
     from growc.version import __version__
 
-    sources = sources_of(text)
-    resolved = load(sources, parameters_of(params))
+    reading = reading_of(text, params)
+    sources, resolved = reading.sources, reading.recipe
     require_path(model, "the model")
     for path, option in ((out, "`out`"), (lineage, "`lineage`")):
         if path is not None:

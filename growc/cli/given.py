@@ -101,12 +101,21 @@ def statements(texts: Sequence[str]) -> Source:
 
 
 def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
-    """The recipe's source and the model, from RECIPE MODEL or -e … MODEL."""
-    wanted = "MODEL" if options.e else "RECIPE and MODEL"
+    """The recipe's source and the model, from RECIPE MODEL or -e … MODEL; or from --prefix … MODEL."""
+    prefix: str = getattr(options, "prefix", "")
+    if prefix and options.e:
+        raise wrong("`--prefix` cuts a model by the recipe in it, and `-e` is another recipe")
+    wanted = "MODEL" if options.e or prefix else "RECIPE and MODEL"
     if len(options.operands) != len(wanted.split(" and ")):
         found = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
         remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
+        remedy = "`--prefix` stands in the place of RECIPE" if prefix else remedy
         raise wrong(f"expected {wanted}, found {found}", remedy)
+    if prefix:
+        from growc.formats.nested import prefix as cut
+
+        model = local_model(options.operands[-1])
+        return [Source(f"--prefix {prefix}", str(cut(model, prefix)))], model
     if not options.e and _is_model(options.operands[0]):
         first, second = options.operands
         remedy = f"`growc {options.command} {second} {first}`" if Path(second).suffix == ".grow" else ""

@@ -18,9 +18,10 @@ from growc.errors.progress import Progress
 from growc.errors.source import Source
 from growc.files.commit import METADATA
 from growc.formats.compiler import compiled
+from growc.formats.source_facts import digests, files_read, shapes_of
 from growc.passes.finish.interface import Ports, ports_of
 from growc.passes.finish.interface_json import from_json, to_json
-from growc.recipe.expression import parts_of, spell
+from growc.recipe.expression import spell
 from growc.recipe.syntax_tree import (
     Arrange,
     Blank,
@@ -28,10 +29,6 @@ from growc.recipe.syntax_tree import (
     Include,
     Item,
     Language,
-    Match,
-    Measure,
-    Order,
-    Ranking,
     Recipe,
     Reorder,
     Scoped,
@@ -50,6 +47,8 @@ if TYPE_CHECKING:
 
 Write = Callable[["Result", Path, Path, Progress], list[Path]]
 """Makes a result in a folder, under the name of a target; the last file is the model."""
+IN_MODEL = "the recipe in the model"
+"""What the text of a recorded recipe is called."""
 Declared = dict[str, tuple[int | None, ...]]
 """The declared sizes of inputs and outputs, None where one is not fixed."""
 
@@ -71,9 +70,12 @@ def provenance(
     certificate = c.plan.certificate
     stored = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
     stored = stored or bool(config) or given
+    prefixes = {share: dict(sizes) for share, sizes in c.lowered.prefixes.items()}
+    nested: dict[str, Json] = {"nested": prefixes} if prefixes else {}
     decided: dict[str, Json] = {"config": dict(config)} if config else {}
     ports = {"ports": to_json(ports_of(c))} if stored else {}
     fetched: dict[str, Json] = {"source": reference} if (reference := reference_of(c.path)) else {}
+    read: dict[str, Json] = {"files": found} if (found := digests(resolved.statements)) else {}
     return {
         **fetched,
         "language": resolved.language,
@@ -84,17 +86,18 @@ def provenance(
             "gaps": [{"node": g.node, "cause": g.cause} for g in certificate.gaps],
         },
         "measured": None if verification is None else float(f"{verification.relative:.1e}"),
+        **nested,
         **decided,
         **ports,
+        **read,
+        "shapes": dict(shapes_of(c.path, {weight.source for weight in c.plan.weights})),
         "earlier": list(earlier),
     }
 
 
 def _reads_files(bound: Bound) -> bool:
     """Whether a statement means what other files say, which may be gone when the recipe is asked again."""
-    statement = bound.statement
-    named = (part.file for part in parts_of(statement) if isinstance(part, Ranking | Order))
-    return isinstance(statement, Measure | Match) or any(file is not None for file in named)
+    return any(files_read([bound]))
 
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: bool = False) -> list[str]:
@@ -169,12 +172,16 @@ def _is_record(found: Mapping[str, Json]) -> bool:
     return isinstance(texts, list) and all(isinstance(text, str) for text in texts)
 
 
-def recipe_of(record: Mapping[str, Json]) -> Resolved:
+def source_of(record: Mapping[str, Json], name: str = IN_MODEL) -> Source:
+    """The text of the recipe in a record, in the version that it was read in."""
+    version = [f"language {text(record['language'])}"] if "language" in record else []
+    return Source(name, "\n".join([*version, *texts(record["recipe"])]))
+
+
+def recipe_of(record: Mapping[str, Json], name: str = IN_MODEL) -> Resolved:
     """The recipe in a record, which includes nothing."""
     parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}
-    version = [f"language {text(record['language'])}"] if "language" in record else []
-    source = Source("the recipe in the model", "\n".join([*version, *texts(record["recipe"])]))
-    return load([source], parameters, read=_unread)
+    return load([source_of(record, name)], parameters, read=_unread)
 
 
 def replayable(recipe: Resolved) -> Resolved:

@@ -164,7 +164,7 @@ def parts_of(node: object) -> Iterator[object]:
                 yield part
 
 
-def replaced(node: AnyNode, kinds: UnionType, change: Callable[..., object]) -> AnyNode:
+def replaced(node: AnyNode, kinds: type | UnionType, change: Callable[..., object]) -> AnyNode:
     """A node with something else in the place of every part of some kinds, the outermost first."""
     made: object = node
     if isinstance(node, kinds):

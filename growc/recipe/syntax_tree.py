@@ -6,7 +6,7 @@ are items of a body like statements, so that a formatted recipe loses nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -45,14 +45,15 @@ AxisRef = NamedAxis | TensorAxis
 
 @dataclass(frozen=True)
 class Text(Node):
-    """A string: a path, relative to the recipe that it stands in, or a glob."""
+    """A string: a path, relative to the recipe that it stands in. found: where the file lies instead."""
 
     value: str
+    found: Path | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def path(self) -> Path:
         """The file that it names."""
-        return self.span.source.folder / self.value
+        return self.span.source.folder / self.value if self.found is None else self.found
 
 
 @dataclass(frozen=True)
@@ -181,11 +182,37 @@ class Subclone(Node):
 
 
 @dataclass(frozen=True)
+class Share(Node):
+    """`1 / 2`: a part of the units of an axis."""
+
+    numerator: int
+    denominator: int
+
+    def __str__(self) -> str:
+        return f"{self.numerator}/{self.denominator}"
+
+
+@dataclass(frozen=True)
 class Reorder(Node):
-    """`reorder AXIS by RANKING`: the same model with its units sorted, highest first."""
+    """`reorder AXIS by RANKING`: the same model with its units sorted, highest first.
+
+    at: the shares of a `nest`; None where none sorts.
+    """
 
     axis: AxisRef
     ranking: Ranking
+    at: tuple[Share, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Nest(Node):
+    """`nest AXIS, AXIS… by RANKING [at SHARE, SHARE…]`: the same model with the units of all these axes
+    sorted. The first ones of each make a smaller model, and shares of them models that are kept in mind.
+    """
+
+    axes: tuple[AxisRef, ...]
+    ranking: Ranking
+    at: tuple[Share, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -326,6 +353,7 @@ Statement = (
     | Include
     | Expect
     | Language
+    | Nest
 )
 """What does one thing: everything but a scope, which holds statements."""
 

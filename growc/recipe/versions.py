@@ -39,7 +39,7 @@ class Addition:
     used: Callable[[Node], bool]
 
 
-ADDITIONS: tuple[Addition, ...] = ()
+ADDITIONS: tuple[Addition, ...] = (Addition("1.1", "nest", lambda node: isinstance(node, rc.Nest)),)
 
 
 def newer(statement: rc.Statement, version: str) -> Iterator[Diagnostic]:

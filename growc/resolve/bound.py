@@ -38,3 +38,11 @@ class Resolved:
     included: tuple[Source, ...] = ()
     defined: Mapping[str, Span] = field(default_factory=dict)
     language: str = LATEST
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Texts, and the recipe that they come to."""
+
+    sources: tuple[Source, ...]
+    recipe: Resolved

@@ -100,6 +100,21 @@ class Recipe:
         """`reorder AXIS by RANKING`."""
         return self._said(f"reorder {axis} by {_ranking(by, seed, file)}")
 
+    def nest(
+        self,
+        axes: Iterable[str] | str,
+        *,
+        by: str,
+        at: Iterable[str] | str = (),
+        seed: Number | None = None,
+        file: str = "",
+    ) -> Recipe:
+        """`nest AXIS, AXIS… by RANKING [at SHARE, SHARE…]`; a share is text, as `"1/2"`."""
+        named = axes if isinstance(axes, str) else ", ".join(axes)
+        shares = at if isinstance(at, str) else ", ".join(at)
+        behind = f" at {shares}" if shares else ""
+        return self._said(f"nest {named} by {_ranking(by, seed, file)}{behind}")
+
     def match(
         self,
         file: str,

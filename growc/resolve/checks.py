@@ -70,6 +70,20 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
                 yield Diagnostic("G206", "a difference is at least 0", condition.span)
 
 
+def nested(nest: rc.Nest) -> Iterator[Diagnostic]:
+    """What is wrong with the axes and shares of a `nest`."""
+    first: dict[str, Span] = {}
+    for axis in nest.axes:
+        earlier = first.setdefault(axis.name, axis.span)
+        if earlier is not axis.span:
+            related = ((earlier, "the first one"),)
+            yield Diagnostic("G204", f"`{axis.name}` stands here twice", axis.span, related=related)
+    for share in nest.at:
+        if not 0 < share.numerator < share.denominator:
+            message = "a prefix holds a part of the units: more than none, and less than all"
+            yield Diagnostic("G206", message, share.span, help="write a fraction such as `1/2`")
+
+
 def _constant(expr: Expr | None) -> int | None:
     """The value, where it is the same for every model."""
     return None if expr is None else fold(expr, lambda size: None)

@@ -41,9 +41,11 @@ from growc.recipe.syntax_tree import (
     Language,
     Let,
     Measure,
+    Nest,
     Order,
     Ranking,
     Recipe,
+    Reorder,
     Scope,
     Scoped,
     Statement,
@@ -51,7 +53,7 @@ from growc.recipe.syntax_tree import (
 )
 from growc.recipe.versions import LATEST, VERSIONS, newer, unknown
 from growc.resolve.bound import Bound, Resolved
-from growc.resolve.checks import check
+from growc.resolve.checks import check, nested
 from growc.system.limits import beyond, most
 
 MAX_INCLUDES = 50
@@ -258,6 +260,8 @@ class _Resolver:
                     self.let(item, lets)
                 case Include():
                     self.include(item, scopes, lets)
+                case Nest():
+                    self.nest(item, scopes, lets)
                 case _:
                     self.statement(item, scopes, lets)
 
@@ -287,6 +291,16 @@ class _Resolver:
         self.report(*check(statement, scopes), *self.unmeasured(statement), *_unreadable(statement))
         self.report(*newer(statement, self.version))
         self.moment += not isinstance(statement, Expect)
+
+    def nest(self, nest: Nest, scopes: tuple[Scope, ...], lets: Mapping[str, Expr]) -> None:
+        """All of its axes are sorted, under one number."""
+        nest = self.bound(nest, lets)
+        self.report(*nested(nest), *newer(nest, self.version), *_unreadable(nest))
+        for axis in nest.axes:
+            sort = Reorder(axis, nest.ranking, nest.at, span=nest.span)
+            self.statements.append(Bound(self.moment, scopes, sort))
+            self.report(*check(sort, scopes), *self.unmeasured(sort))
+        self.moment += 1
 
     def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
         """A statement or scope with the value of every expression in it."""

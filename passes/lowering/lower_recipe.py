@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
@@ -99,6 +100,7 @@ class _Lowering:
         self.errors += self.pairs.settle()
         if self.errors:
             raise GrowError(*self.errors)
+        self.done.prefixes = dict(sorted(self.done.prefixes.items(), key=lambda item: Fraction(item[0])))
         made = self.requests.rankings.since_source()
         self.done.numbers = renumbered(self.axes, made)
         movable = [e for e in self.axes.experts if e.refusal is None]
@@ -161,10 +163,22 @@ class _Lowering:
     def asked(self, ask: Ask, region: Region, ordinal: int) -> int:
         """The size that a statement gives an axis, judged."""
         if isinstance(ask.statement, ast.Reorder):
+            self.nest(ask, ask.statement)
             return ask.after
         after = self.evaluate(ask.statement.size, region, ask.target, ordinal)
         self.judge(ask.statement, ask.target, ask.after, after)
         return after
+
+    def nest(self, ask: Ask, statement: ast.Reorder) -> None:
+        """Keep in mind which sizes the shares of a `nest` stand for."""
+        name = ask.stage.axis
+        for share in statement.at or ():
+            size, rest = divmod(ask.after * share.numerator, share.denominator)
+            if rest:
+                message = f"{share} of `{name}` ({ask.after}) is not whole"
+                raise GrowError(Diagnostic("G312", message, share.span))
+            known = self.done.prefixes.setdefault(str(share), {})
+            known[name] = tuple(dict.fromkeys([*known.get(name, ()), size]))
 
     def request(self, ask: Ask, before: int) -> bool:
         """Put maps into the stage; whether that waits for another statement."""

@@ -22,6 +22,8 @@ class Lowered:
     """The sizes before each statement, by its number."""
     numbers: dict[str, Ints] = field(default_factory=dict)
     """For inputs that number units of which some are gone, the old number of each."""
+    prefixes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
+    """For each share of a `nest` the sizes that it stands for, by axis, the smallest share first."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=Taken)

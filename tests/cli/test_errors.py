@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent.parent
 BUGS = {"G900"}
 """Its message names a file; test_exit_status.py has it."""
 
-IN_PROGRAMS = {"G316", "G317", "G318", "G319", "G320", "G321", "G322", "G406"}
+IN_PROGRAMS = {"G316", "G317", "G318", "G319", "G320", "G321", "G406"}
 """What the command line does not come to: tests/torch has them."""
 
 FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = Hardmax <axis = -1> (s1)")
@@ -95,6 +95,7 @@ CASES: dict[str, list[str]] = {
     "G313-numbered": plan('subclone axis 0 of "table" to 8 by magnitude'),
     "G314-needed": plan("drop layers 1", "tapped.onnx"),
     "G315-too-late": [*plan("subclone ffn to 6 by first"), "-e", 'measure importance on "inputs.npz"'],
+    "G322-replay": ["replay", "grown.onnx", "other.onnx", "-o", "again.onnx"],
     "G323-missing": [
         "plan",
         "-e",
@@ -160,6 +161,9 @@ def test_an_error_is_explained_as_agreed(name, growc, golden, tmp_path, monkeypa
     save(tmp_path / "tapped.onnx", TAPPED)
     save(tmp_path / "translator.onnx", TRANSLATOR)
     save(tmp_path / "other.onnx", STREAM, norm1_bias=np.ones(8, np.float32))
+    if name == "G322-replay":
+        wider = STREAM.replace("12]", "14]").replace("12, 8]", "14, 8]")
+        growc("apply", "-e", "untie head", save(tmp_path / "wide.onnx", wider), "-o", "grown.onnx")
     (tmp_path / "text.onnx").write_text("hello")
     (tmp_path / "ugly.grow").write_text("untie   head\n")
     np.savez(tmp_path / "inputs.npz", token=np.zeros(3, np.int64))

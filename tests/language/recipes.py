@@ -69,6 +69,8 @@ rankings = st.one_of(
     st.builds(rc.Ranking, st.just("random"), seed=st.none() | expressions),
     st.builds(rc.Ranking, names_of(RANKINGS, FILE), file=texts),
 )
+share_numbers = st.integers(0, 10**17)
+shares = st.lists(st.builds(rc.Share, share_numbers, share_numbers), max_size=3).map(tuple)
 tops = st.builds(rc.Order, st.just("top"), expressions)
 deeper = st.builds(rc.Order, names_of(DEEPER, "")) | tops
 shallower = st.builds(rc.Order, names_of(SHALLOWER, "")) | st.builds(
@@ -106,6 +108,7 @@ statements = st.one_of(
     st.just(rc.Untie()),
     st.builds(rc.Include, texts),
     st.builds(rc.Expect, conditions),
+    st.builds(rc.Nest, st.lists(axes, min_size=1, max_size=3).map(tuple), rankings, shares),
 )
 comments = st.builds(rc.Comment, strings.map(str.rstrip), st.booleans())
 

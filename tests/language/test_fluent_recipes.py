@@ -18,6 +18,11 @@ R = growc.Recipe
 
 EVERY_STATEMENT = [
     (R().language("1.1"), "language 1.1"),
+    (
+        R().nest(["hidden", "ffn"], by="importance", at=["1/2", "3 / 4"]),
+        "nest hidden, ffn by importance at 1/2, 3/4",
+    ),
+    (R().nest("ffn", by="random", seed=3), "nest ffn by random seed 3"),
     (R().let("width", "2 * hidden"), "let width = 2 * hidden"),
     (R().widen("hidden", to=1024, fill="neighbor copy"), "widen hidden to 1024 with neighbor copy"),
     (

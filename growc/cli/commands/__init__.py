@@ -14,6 +14,7 @@ from growc.cli.commands.lsp import LSP
 from growc.cli.commands.measure import MEASURE
 from growc.cli.commands.plan import PLAN
 from growc.cli.commands.recipes import RECIPES
+from growc.cli.commands.replay import REPLAY
 from growc.cli.commands.report import REPORT
 from growc.cli.commands.verify import VERIFY
 
@@ -23,6 +24,7 @@ SHOWN = (
     PLAN,
     REPORT,
     APPLY,
+    REPLAY,
     VERIFY,
     DIFF,
     MEASURE,

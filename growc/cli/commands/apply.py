@@ -23,6 +23,12 @@ from growc.cli.output import say, say_json, waiting
 def arguments(parser: ArgumentParser) -> None:
     """Its arguments."""
     take_recipe(parser)
+    parser.add_argument(
+        "--prefix",
+        default="",
+        metavar="SHARE",
+        help="in place of RECIPE: cut a prefix out of what `nest` sorted (`1/2`; `ffn=96,heads=3`)",
+    )
     take_out(parser, "default: NAME.grown beside MODEL")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and verify with")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the result with MODEL")
@@ -100,6 +106,7 @@ APPLY = Command(
     examples=(
         "apply wider.grow model.onnx -o wide.onnx",
         "apply -e 'widen ffn to 2 * ffn with cyclic copy' model.onnx",
+        "apply --prefix 1/2 nested.onnx -o half.onnx",
         "apply wider.grow checkpoint -o grown --inputs held-out.npz",
     ),
     models=model_of,

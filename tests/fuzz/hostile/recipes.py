@@ -90,6 +90,8 @@ def _width(pick: Random, verb: str, name: str, sizes: Sequence[int]) -> str:
         option = pick.choice(["", " unscaled", " rescaled", " rescaled in norms"])
         half = max(1, sizes[0] // 2) if len(set(sizes)) == 1 else 1
         return f"subclone {name} to {half} by {ranking}{option if name in ('hidden', 'ffn', 'heads') else ''}"
+    if verb == "reorder" and pick.random() < 0.3:
+        return f"nest {name} by magnitude at 1/{pick.choice([2, 4])}"
     if verb == "reorder":
         return f"reorder {name} by {pick.choice(['magnitude', f'random seed {pick.randrange(9)}'])}"
     fill = pick.choices(list(FILLS), list(FILLS.values()))[0]

@@ -1,0 +1,120 @@
+"""Models whose units were sorted by `nest`: recipes that cut the prefixes out.
+
+A prefix keeps the first units of each axis as they stand: what a training made of them as a smaller model
+stays true, so that no weight is rescaled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from growc.errors.diagnostic import wrong
+from growc.errors.json_data import Json
+from growc.errors.regular_files import require_path
+from growc.files.hub import local, no_model
+from growc.formats.protocol import form_of
+from growc.formats.provenance import recipe_of
+from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis
+from growc.recipe.syntax_tree import (
+    Item,
+    Match,
+    NamedAxis,
+    Option,
+    Ranking,
+    Reorder,
+    Scoped,
+    Share,
+    Subclone,
+    Widen,
+)
+from growc.resolve.bound import Bound
+from growc.resolve.builder import Recipe
+
+SHARE = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*")
+SIZES = re.compile(r"\s*\w+\s*=\s*\d{1,18}\s*(,\s*\w+\s*=\s*\d{1,18}\s*)*")
+WITHOUT = "`subclone AXIS to SIZE by first unscaled` cuts an axis of any model"
+
+
+def prefix(model: str | Path, of: str) -> Recipe:
+    """The recipe that cuts a prefix out of a model which `nest` sorted: the first units of every axis.
+
+    `of` is a share that the recipe names (`1/2`), for all axes that it sorts, or sizes of some of them
+    (`ffn=96,heads=3`). Raises GrowError (G200).
+
+    >>> growc.apply(growc.prefix("nested.onnx", "1/2"), "nested.onnx", "half.onnx")  # doctest: +SKIP
+    """
+    require_path(model, "the model")
+    place = local(model)
+    if not place.exists():
+        raise no_model(place)
+    bounds = _nested(form_of(place).history(place), str(model))
+    if found := SHARE.fullmatch(of):
+        return _by_share(bounds, Share(int(found[1]), int(found[2])), str(model))
+    if SIZES.fullmatch(of):
+        return _by_sizes(bounds, [part.split("=") for part in of.replace(" ", "").split(",")], str(model))
+    raise wrong(f"`{of}` is no prefix", "write a share, as `1/2`, or sizes, as `ffn=96,heads=3`")
+
+
+def _nested(records: Sequence[Mapping[str, Json]], model: str) -> list[tuple[Bound, Reorder]]:
+    """What `nest` sorted, and no later statement changed. Raises GrowError (G200) where that is nothing."""
+    found: list[tuple[Bound, Reorder]] = []
+    for bound in (bound for record in records for bound in recipe_of(record).statements):
+        match bound.statement:
+            case Reorder(at=shares) as statement if shares is not None:
+                found.append((bound, statement))
+            case Match() | Widen() | Subclone() | Reorder() as statement if _touches(statement, found):
+                found.clear()
+    if not found:
+        raise wrong(f"`{model}` has no record of a `nest`, or was changed behind it", WITHOUT)
+    return found
+
+
+def _touches(statement: Match | Widen | Subclone | Reorder, found: Sequence[tuple[Bound, Reorder]]) -> bool:
+    """Whether a statement may change an axis that was sorted; which one a tensor's axis is, nobody knows."""
+    if isinstance(statement, Match):
+        return True
+    axes = [sorted_axis.axis for _, sorted_axis in found]
+    unknown = any(isinstance(axis, TensorAxis) for axis in (statement.axis, *axes))
+    return unknown or statement.axis.name in {axis.name for axis in axes}
+
+
+def _by_share(bounds: Sequence[tuple[Bound, Reorder]], share: Share, model: str) -> Recipe:
+    """Every axis of the statements that name the share."""
+    wanted = Fraction(str(share)) if share.denominator else None
+    having = [(b, s) for b, s in bounds if wanted in {Fraction(str(one)) for one in s.at or ()}]
+    if not having:
+        shares = dict.fromkeys(f"`{one}`" for _, s in bounds for one in s.at or ())
+        have = f"its shares are {', '.join(shares)}" if shares else "it names no shares"
+        raise wrong(f"the `nest` of `{model}` has no prefix at {share}", f"{have}; write sizes, as `ffn=96`")
+    return Recipe(tuple(_cut(bound, sort, _part(sort.axis, share)) for bound, sort in having))
+
+
+def _by_sizes(bounds: Sequence[tuple[Bound, Reorder]], pairs: Sequence[list[str]], model: str) -> Recipe:
+    """The axes that have sizes."""
+    sizes = {name: Int(int(size)) for name, size in pairs}
+    if len(sizes) < len(pairs):
+        raise wrong("a prefix has one size for an axis")
+    known = dict.fromkeys(sort.axis.name for _, sort in bounds)
+    for name in sizes.keys() - known:
+        have = ", ".join(f"`{axis}`" for axis in known)
+        raise wrong(f"the `nest` of `{model}` did not sort `{name}`", f"it sorted {have}")
+    cuts = (_cut(bound, sort, sizes[sort.axis.name]) for bound, sort in bounds if sort.axis.name in sizes)
+    return Recipe(tuple(cuts))
+
+
+def _part(axis: NamedAxis | TensorAxis, share: Share) -> Expr:
+    """A share of an axis, as an expression."""
+    named: Expr = Name(axis.name) if isinstance(axis, NamedAxis) else axis
+    times = named if share.numerator == 1 else Binary("*", Int(share.numerator), named)
+    return Binary("/", times, Int(share.denominator))
+
+
+def _cut(bound: Bound, sort: Reorder, size: Expr) -> Item:
+    """The statement that keeps the first units of an axis, in the scopes in which they were sorted."""
+    item: Item = Subclone(sort.axis, size, Ranking("first"), (Option("unscaled"),))
+    for scope in reversed(bound.scopes):
+        item = Scoped(scope, (item,))
+    return item

@@ -1,0 +1,112 @@
+"""The growths that a record tells of, read so that they can be done again on another model.
+
+`growc.formats.provenance` writes records, and asks the recipes in them what became of inputs and outputs.
+Here a person asks for the whole growth, so that files which recipes name are read, too: where the record
+lies, or where the person says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
+from growc.errors.json_data import Json, fields, text
+from growc.errors.regular_files import irregular
+from growc.formats.protocol import form_of
+from growc.formats.provenance import recipe_of, records_in, source_of
+from growc.formats.source_facts import Shapes, digest, files_read, recorded_shapes
+from growc.recipe.expression import replaced
+from growc.recipe.syntax_tree import Text
+from growc.resolve.bound import Reading
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One recorded growth: its recipe, the fields of a config that were decided, the shapes of its source,
+    and what a person should know of its files.
+    """
+
+    recipe: Reading
+    parameters: Mapping[str, str]
+    config: Mapping[str, Json]
+    shapes: Shapes
+    remarks: tuple[str, ...] = ()
+
+
+def records_of(path: Path) -> Sequence[Mapping[str, Json]]:
+    """The records of the growths that made a model, the first one first, from the model or from the file
+    beside it. Raises GrowError: G200 where there is none, G310.
+    """
+    if not path.exists():
+        raise GrowError(Diagnostic("G310", f"there is no `{path}`"))
+    if (kind := irregular(path)) and not path.is_dir():
+        raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no record"))
+    if path.suffix == ".json" and not path.is_dir():
+        found = records_in(_text_in(path))
+    else:
+        found = form_of(path).history(path)
+    if not found:
+        remedy = "name a model that growc made, or the `NAME.grown.json` beside it"
+        raise wrong(f"`{path}` has no record of a growth", remedy)
+    return found
+
+
+def _text_in(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror if isinstance(error, OSError) else "") or "it is no text"
+        raise GrowError(Diagnostic("G310", f"`{path}` cannot be read: {why.lower()}")) from error
+
+
+def still_to_do(
+    records: Sequence[Mapping[str, Json]], own: Sequence[Mapping[str, Json]], model: str
+) -> Sequence[Mapping[str, Json]]:
+    """The growths that a model with a history of its own has not had. Raises GrowError (G200)."""
+    recipes = [[record["recipe"], record["parameters"]] for record in records]
+    had = [[record["recipe"], record["parameters"]] for record in own]
+    if recipes[: len(had)] != had:
+        remedy = "give the model that the record's first growth began with, or one that it made"
+        raise wrong(f"`{model}` was grown by other recipes than those of the record", remedy)
+    if len(had) == len(recipes):
+        raise wrong(f"`{model}` has had all growths of the record")
+    return records[len(had) :]
+
+
+def growth_of(record: Mapping[str, Json], place: Path, given: Mapping[str, Path], number: int) -> Growth:
+    """One growth, with its files: those that are `given` by their names in the recipe, else those in the
+    folder of `place`, where the record lies. Raises GrowError (G200) for a file that is not there, or that is
+    another one.
+    """
+    name = str(place.with_name(f"growth {number} of {place.name}"))
+    source, resolved = source_of(record, name), recipe_of(record, name)
+    known = fields(record.get("files", {}))
+    remarks = []
+    for one in dict.fromkeys(files_read(resolved.statements)):
+        path = given.get(one.value, one.path)
+        if not path.exists():
+            raise wrong(f"the recorded recipe reads `{one.value}`, and there is no `{path}`", _where(one))
+        if one.value in known and digest(path) != known[one.value]:
+            message = f"`{path}` is not the file that the recorded growth read as `{one.value}`"
+            if one.value not in given:
+                raise wrong(message, f"{_where(one)}; one that is named so may be another one")
+            remarks.append(message)
+
+    def found(node: Text) -> Text:
+        return replace(node, found=given.get(node.value))
+
+    bound = tuple(replace(b, statement=replaced(b.statement, Text, found)) for b in resolved.statements)
+    parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}
+    return Growth(
+        Reading((source,), replace(resolved, statements=bound)),
+        parameters,
+        fields(record.get("config", {})),
+        recorded_shapes(record),
+        tuple(remarks),
+    )
+
+
+def _where(file: Text) -> str:
+    return f"`--file '{file.value}=PATH'` says where it is"

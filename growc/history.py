@@ -1,0 +1,116 @@
+"""`replay`: the growths that a record tells of, done again on another model of the same shapes.
+
+(growc.training.replay is something else: samples of earlier domains in later batches.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from growc import api
+from growc.distinct import Part, model_parts, require_distinct
+from growc.errors.arguments import telling
+from growc.errors.diagnostic import wrong
+from growc.errors.json_data import Json
+from growc.errors.progress import Progress
+from growc.errors.regular_files import require_path
+from growc.files.commit import default_output, guard, record_path, require_name
+from growc.files.hub import local, no_model
+from growc.formats.compiler import is_module
+from growc.formats.protocol import form_of
+from growc.formats.recorded_growths import Growth, growth_of, records_of, still_to_do
+from growc.formats.source_facts import require_shapes, shapes_of, shapes_of_module
+from growc.render.progress import in_python
+from growc.system.workshop import scratch_folder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from growc.plans.plan import Plan
+
+    Planned = Callable[[int, int, Plan], None]
+
+
+@telling
+def replay(
+    record: str | Path,
+    model: str | Path | nn.Module,
+    out: str | Path | None = None,
+    *,
+    files: Mapping[str, str | Path] | None = None,
+    inputs: str | Path | None = None,
+    example_inputs: object = None,
+    check: bool = True,
+    force: bool = False,
+    card: bool = True,
+    progress: Progress | None = None,
+    planned: Planned | None = None,
+) -> api.Applied | nn.Module:
+    """Do the growths of a record again on a model of the source's shapes: recipes, parameters and seeds.
+
+    `record` is a model that growc made, or the `NAME.grown.json` beside it; `model` is what the first of
+    its growths began with, trained again, or a model that some of them made: then the others are done.
+    `files` says where files lie that recipes read, by their names there, if not beside the record; a file
+    that lies there must be the one that was read. The other options are as for `apply`. Gives what `apply`
+    gives of the last growth, with the files of all; of a module in Python, with `example_inputs` for its
+    forward, the module. `planned` is called with each plan, behind its number and how many there are.
+    Raises GrowError (G322) for a model of other shapes, with the name of a weight.
+
+    >>> replay("grown.onnx", "retrained.onnx", "grown-again.onnx").written  # doctest: +SKIP
+    PosixPath('grown-again.onnx')
+    """
+    require_path(record, "the record")
+    place, given = Path(record), {name: Path(path) for name, path in (files or {}).items()}
+    records = records_of(place)
+    if not isinstance(model, str | Path):
+        if not is_module(model):
+            raise wrong(f"`{str(model)[:60]}` is no model", "it is a path, or a module of torch")
+        module, growths = model, _growths(records, place, given)
+        require_shapes(growths[0].shapes, shapes_of_module(module), type(module).__name__)
+        for growth in growths:
+            config = growth.config or None
+            module = api.grow(module, growth.recipe, example_inputs, check=check, config=config)
+        return module
+    require_path(model, "the model")
+    with in_python(progress) as advance:
+        source = local(model, advance)
+        if not source.exists():
+            raise no_model(source)
+        target = Path(out) if out is not None else default_output(source)
+        require_name(target, "-o")
+        todo = still_to_do(records, form_of(source).history(source), str(source))
+        growths = _growths(todo, place, given, len(records) - len(todo))
+        shapes = growths[0].shapes
+        require_shapes(shapes, shapes_of(source, shapes), str(source))
+        written = [Part("OUT", target), Part("the record of OUT", record_path(target, source.is_dir()))]
+        require_distinct(written, model_parts(place, "the record"))
+        guard(target, source, [], force)
+        grow = partial(api.apply_file, inputs=inputs, check=check, card=card, progress=advance)
+        with scratch_folder() as scratch:
+            remarks: tuple[str, ...] = ()
+            for number, growth in enumerate(growths, 1):
+                last = number == len(growths)
+                tell = None if planned is None else partial(planned, number, len(growths))
+                folder = scratch / str(number)
+                folder.mkdir()
+                done = grow(
+                    growth.recipe,
+                    source,
+                    target if last else folder / source.name,
+                    growth.parameters,
+                    force=force,
+                    config=growth.config or None,
+                    planned=tell,
+                )
+                source, remarks = done.written, (*remarks, *growth.remarks)
+        return replace(done, remarks=(*remarks, *done.remarks))
+
+
+def _growths(
+    records: Sequence[Mapping[str, Json]], place: Path, given: Mapping[str, Path], had: int = 0
+) -> list[Growth]:
+    return [growth_of(record, place, given, number) for number, record in enumerate(records, had + 1)]
