@@ -36,7 +36,7 @@ MAX_IN_LINE = 20
 
 END = "$END"
 
-TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_number"}
+TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_number", "P": "_number"}
 """What a word takes, as symbols of the grammar."""
 
 
@@ -87,9 +87,9 @@ def rules() -> str:
 
 
 def _rule(name: str, words: Mapping[str, Word], tree: str = "", *, seeded: bool = False) -> str:
-    """A rule that is one of some words, with what each takes, and gives their tokens. `seeded`: a seed may
-    follow each of them."""
-    seed = " [seed]" if seeded else ""
+    """A rule that is one of some words, with what each takes, and gives their tokens. `seeded`: what draws
+    take may follow each of them."""
+    seed = " [std] [seed]" if seeded else ""
     return f"!{name}: {' | '.join(_symbols(word) + seed + tree for word in words.values())}"
 
 

@@ -142,7 +142,8 @@ def _text(text: rc.Text) -> str:
 
 def _new_layers(fill: rc.LayerFill | None, zero_outputs: bool) -> str:
     seed = f" seed {spell(fill.seed)}" if fill and fill.seed else ""
-    drawn = f" with {fill.name}{seed}" if fill else ""
+    std = f" std {_number(fill.std)}" if fill and fill.std is not None else ""
+    drawn = f" with {fill.name}{std}{seed}" if fill else ""
     return drawn + (" with zero outputs" if zero_outputs else "")
 
 

@@ -93,9 +93,12 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def fill(self, meta: Meta, *words: Token) -> rc.Fill:
         return rc.Fill(_name(words), span=self.at(meta))
 
-    def layer_fill(self, meta: Meta, *parts: Token | ex.Expr | None) -> rc.LayerFill:
-        seed = next((part for part in parts if part is not None and not isinstance(part, Token)), None)
-        return rc.LayerFill(_name(parts), seed, span=self.at(meta))
+    def layer_fill(self, meta: Meta, *parts: Token | float | ex.Expr | None) -> rc.LayerFill:
+        std = next((part for part in parts if isinstance(part, float)), None)
+        seed = next(
+            (part for part in parts if part is not None and not isinstance(part, Token | float)), None
+        )
+        return rc.LayerFill(_name(parts), seed, std, span=self.at(meta))
 
     def options(self, meta: Meta, *options: rc.Option) -> tuple[rc.Option, ...]:
         return options

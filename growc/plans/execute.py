@@ -93,13 +93,16 @@ def _along(
     return choice(made, first.along(step.layout, other), new)
 
 
-def _deviation(source: Array | Rows) -> float:
-    """Its standard deviation in double precision, as numpy computes it of the whole."""
+def _deviation(source: Array | Rows) -> tuple[float, float]:
+    """Its mean (of complex numbers, of their real parts) and its standard deviation in double precision, as
+    numpy computes them of the whole.
+    """
     if source.dtype.kind == "c":
-        return float(np.std(wide(source.whole() if isinstance(source, Rows) else np.asarray(source))))
+        whole = wide(source.whole() if isinstance(source, Rows) else np.asarray(source))
+        return float(np.mean(whole.real)), float(np.std(whole))
     flat = Flat(as_rows(source))
     mean = _sum(flat, 0, len(flat), lambda x: x) / len(flat)
-    return float(np.sqrt(_sum(flat, 0, len(flat), lambda x: (x - mean) ** 2) / len(flat)))
+    return mean, float(np.sqrt(_sum(flat, 0, len(flat), lambda x: (x - mean) ** 2) / len(flat)))
 
 
 def _sum(flat: Flat, start: int, stop: int, term: Callable[[Floats], Floats]) -> float:

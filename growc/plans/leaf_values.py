@@ -20,14 +20,23 @@ from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, LeafStep, Noise
 
 
 class Deviation:
-    """The standard deviation of a source. Of several threads the first one that asks for it computes it."""
+    """The mean and the standard deviation of a source. Of several threads the first one that asks computes
+    them.
+    """
 
-    def __init__(self, compute: Callable[[], float]) -> None:
+    def __init__(self, compute: Callable[[], tuple[float, float]]) -> None:
         self.compute, self.lock = compute, Lock()
-        self.found: float | None = None
+        self.found: tuple[float, float] | None = None
 
     def __call__(self) -> float:
-        """The number."""
+        """The standard deviation."""
+        return self._both()[1]
+
+    def mean(self) -> float:
+        """The mean."""
+        return self._both()[0]
+
+    def _both(self) -> tuple[float, float]:
         with self.lock:
             if self.found is None:
                 self.found = self.compute()
@@ -106,7 +115,9 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
             made[:, place] = beside.continued(which)
         elif kind == DRAWN:
             drawn = beside.normal(step.key, which)
-            drawn *= std()
+            drawn *= std() if step.std is None or not std() else step.std
+            if step.around_mean:
+                drawn += std.mean()
             drawn *= factor
             made[:, place] = drawn
         else:

@@ -43,7 +43,8 @@ class LeafStep:
     """What happens to one factor or segment of an axis: new row j is weight[j] times old row index[j].
 
     Rows with index -1 become what `filler` says: zeros, the mean of all old rows times weight, drawn with the
-    source tensor's standard deviation times weight under `key`, or ones. Arrays have the new size.
+    source tensor's standard deviation times weight under `key` (or as `std` and `around_mean` say), or ones.
+    Arrays have the new size.
     """
 
     __repr__ = brief
@@ -60,6 +61,10 @@ class LeafStep:
     """The stored tensor whose elements old rows are multiplied by in means, one for each."""
     free: bool = False
     """Whether nothing depends on rows with index -1 being the means that they are."""
+    std: float | None = None
+    """The standard deviation of what is drawn, if not the source tensor's; zeros stay zeros."""
+    around_mean: bool = False
+    """Whether what is drawn has the source tensor's mean, and not 0."""
 
     @property
     def after(self) -> int:
@@ -131,7 +136,7 @@ class Layout:
         if self.step is None:
             return (self.kind, *(p.signature for p in self.parts))
         s, n = self.step, self.step.noise
-        arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes())
+        arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes(), s.std, s.around_mean)
         if n is None:
             return (*arrays, s.key, s.block, s.factors)
         balance = b"" if n.balance is None else n.balance.tobytes()

@@ -102,6 +102,8 @@ class _Pool:
         made |= {"index": step.index.tolist(), "weight": step.weight.tolist(), "filler": step.filler.tolist()}
         made |= {"key": str(step.key), "block": step.block}
         made |= {"factors": step.factors} if step.factors else {}
+        made |= {} if step.std is None else {"std": step.std}
+        made |= {"around_mean": True} if step.around_mean else {}
         if step.noise is not None:
             n = step.noise
             balance = None if n.balance is None else n.balance.tolist()

@@ -55,10 +55,10 @@ class _Noted:
 
         return Rows(self.count(name), (1,), np.dtype(np.float32), compute)
 
-    def deviation(self, source: str) -> float:
+    def deviation(self, source: str) -> tuple[float, float]:
         """What is drawn is as large as the whole of its source says."""
         self.whole(source)
-        return 1.0
+        return 0.0, 1.0
 
     def after(self, steps: Sequence[AxisStep], source: str) -> Rows:
         """The rows behind some steps. Those on other axes than the first one take the rows as they are."""

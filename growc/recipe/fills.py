@@ -5,7 +5,7 @@ docs/language.md follow from the rows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
@@ -41,6 +41,9 @@ class Entries:
     reading: Literal[Entry.ZERO, Entry.DRAWN, Entry.ANY, Entry.RESCALED] = Entry.ZERO
 
 
+ALL_DRAWN = Entries(making=Entry.DRAWN, scaling=Entry.DRAWN, reading=Entry.DRAWN)
+
+
 @dataclass(frozen=True)
 class FillRule(Word):
     """One way to make D units of d.
@@ -60,6 +63,11 @@ class FillRule(Word):
     in_front: bool = True
     whole_runs: bool = False
     layers: bool = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether new units are drawn."""
+        return self.entries.making is Entry.DRAWN
 
     @property
     def shares(self) -> bool:
@@ -146,7 +154,7 @@ _ROWS = (
         "DirectCopy",
         "drawn likewise",
         copies="none",
-        entries=Entries(making=Entry.DRAWN, scaling=Entry.DRAWN, reading=Entry.DRAWN),
+        entries=ALL_DRAWN,
         layers=True,
     ),
 )
@@ -171,6 +179,19 @@ def appended(filled: IndexMap) -> IndexMap:
     return IndexMap.of(
         filled.source, filled.index[order], filled.weight[order], filled.mean[order], filled.junk[order]
     )
+
+
+def reset(fill: FillRule, filled: IndexMap, part: float, draws: Draws) -> tuple[FillRule, IndexMap]:
+    """The fill and its map where some of the new units are drawn in the place of being copies:
+    floor(part · their number) of them, each as likely as any other.
+    """
+    new = np.flatnonzero(new_units(filled))
+    count = int(part * len(new) + 1e-9)
+    chosen = new[np.argsort(draws.uniform(0, len(new)), kind="stable")[:count]]
+    index, junk = filled.index.copy(), filled.junk.copy()
+    index[chosen], junk[chosen] = -1, True
+    made = IndexMap.of(filled.source, index, filled.weight, filled.mean, junk)
+    return replace(fill, copies="some", entries=ALL_DRAWN), made
 
 
 def new_units(filled: IndexMap) -> Bools:

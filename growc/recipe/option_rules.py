@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 from growc.recipe.expression import Expr
@@ -44,6 +45,10 @@ class Options:
     rescale: Rescaling = "nowhere"
     """Where sqrt(d/d') goes when an axis shrinks."""
     next_layer: bool = False
+    std: float | None = None
+    """Of what is drawn; None: that of the source tensor."""
+    reset: float = 0.0
+    """Which part of the new units is drawn."""
     block: Expr | None = None
     seed: Expr | None = None
 
@@ -60,22 +65,25 @@ class OptionRule(Word):
     """What an option says, and where it can stand.
 
     meaning: what an editor says of it. about: a statement has one option about one thing. needs: what the
-    fill must make: copies only, or copies that share what reads them. unequal: it gives copies different
-    shares. silent: it leaves new copies none. axes: the named axes that it has a meaning on, if not all.
-    in_match: the axes that take it from a `match`, if others. value: what it takes, which is at least
-    `least`, and the same for every model if `fixed`.
+    fill must make: copies only, copies that share what reads them, only such, or units that are drawn.
+    unequal: it gives copies different shares. silent: it leaves new copies none. draws: it has units drawn.
+    axes: the named axes that it has a meaning on, if not all. in_match: the axes that take it from a `match`,
+    if others. value: what it takes, which is at least `least` and at most `most`, and the same for every
+    model if `fixed`.
     """
 
     meaning: str
     about: str
     effect: Callable[[Options, Option], Options]
-    needs: Literal["", "copies", "shares"] = ""
+    needs: Literal["", "copies", "shares", "sharing copies", "draws"] = ""
     unequal: bool = False
     silent: bool = False
+    draws: bool = False
     axes: tuple[str, ...] = ()
     in_match: tuple[str, ...] = ()
     value: str = ""
     least: int = 0
+    most: float = inf
     fixed: bool = False
 
 
@@ -127,6 +135,24 @@ _GROWING = (
         "shares",
         unequal=True,
         value="a noise",
+    ),
+    OptionRule(
+        "std S",
+        "what is drawn has the standard deviation S, in the place of the source tensor's",
+        "std",
+        lambda said, option: replace(said, std=option.number),
+        "draws",
+        value="a standard deviation",
+    ),
+    OptionRule(
+        "reset P",
+        "a part P of the new units is drawn with the source tensor's mean and standard deviation; not exact",
+        "reset",
+        lambda said, option: replace(said, reset=option.number),
+        "sharing copies",
+        draws=True,
+        value="a part",
+        most=1,
     ),
     OptionRule(
         "with zero outputs",

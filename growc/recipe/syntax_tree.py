@@ -110,10 +110,13 @@ class Fill(Node):
 
 @dataclass(frozen=True)
 class LayerFill(Node):
-    """What new layers hold, if not what they are copies of: a fill that makes layers, and its seed."""
+    """What new layers hold, if not what they are copies of: a fill that makes layers, its seed, and the
+    standard deviation of what it draws, if not the source tensors'.
+    """
 
     name: str
     seed: Expr | None = None
+    std: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from growc.errors.diagnostic import Diagnostic
 from growc.recipe import syntax_tree as rc
 from growc.recipe.expression import Node, parts_of
+from growc.recipe.option_rules import OPTIONS
 
 VERSIONS = ("1", "1.1")
 """Those that this growc reads, the first one first."""
@@ -39,7 +40,17 @@ class Addition:
     used: Callable[[Node], bool]
 
 
-ADDITIONS: tuple[Addition, ...] = (Addition("1.1", "nest", lambda node: isinstance(node, rc.Nest)),)
+def _drawing_with_std(node: Node) -> bool:
+    if isinstance(node, rc.LayerFill):
+        return node.std is not None
+    return isinstance(node, rc.Option) and OPTIONS[node.name].about == "std"
+
+
+ADDITIONS: tuple[Addition, ...] = (
+    Addition("1.1", "nest", lambda node: isinstance(node, rc.Nest)),
+    Addition("1.1", "std S", _drawing_with_std),
+    Addition("1.1", "reset P", lambda node: isinstance(node, rc.Option) and OPTIONS[node.name].draws),
+)
 
 
 def newer(statement: rc.Statement, version: str) -> Iterator[Diagnostic]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 FILE = '"FILE"'
-HOLES = (FILE, "EXPR", "K", "N", "S")
-"""What stands in a spelling for a file, for expressions, and (S) for a number that may have a fraction."""
+HOLES = (FILE, "EXPR", "K", "N", "S", "P")
+"""What stands in a spelling for a file, for expressions, and (S, P) for a number that may have a fraction."""
 
 
 @dataclass(frozen=True)

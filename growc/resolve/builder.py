@@ -34,6 +34,8 @@ class Options(TypedDict, total=False):
     noise: Number
     noise_on_copies: Number
     noise_balanced: Number
+    std: Number
+    reset: Number
     zero_outputs: bool
     from_next_layer: bool
     in_blocks_of: Number
@@ -42,6 +44,8 @@ class Options(TypedDict, total=False):
 
 
 _WORDS = {
+    "std": "std {}",
+    "reset": "reset {}",
     "zero_outputs": "with zero outputs",
     "from_next_layer": "from next layer",
     "plain": "plain",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from growc.errors.diagnostic import Diagnostic
 from growc.errors.source import Span
 from growc.recipe import syntax_tree as rc
 from growc.recipe.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
-from growc.recipe.fills import FILLS
-from growc.recipe.option_rules import OPTIONS
+from growc.recipe.fills import FILLS, FillRule
+from growc.recipe.option_rules import OPTIONS, OptionRule
 from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS
 
 NUMBERED = ("vocab", "positions")
@@ -167,6 +167,8 @@ def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> It
 
 
 def _seed(drawn: rc.Ranking | rc.LayerFill | None) -> Iterator[Diagnostic]:
+    if isinstance(drawn, rc.LayerFill) and drawn.std is not None and not 0 <= drawn.std < math.inf:
+        yield Diagnostic("G206", "a standard deviation is at least 0", drawn.span)
     if drawn is not None:
         yield from _at_least(0, drawn.seed, "a seed")
         yield from _fixed(drawn.seed, "a seed")
@@ -192,8 +194,11 @@ def _options(
     for option in options:
         rule = OPTIONS[option.name]
         yield from _without_meaning(option, axis)
-        if option.expr is None and not rule.least <= option.number < math.inf:
-            yield Diagnostic("G206", f"{rule.value} is at least {rule.least}", option.span)
+        if option.expr is None and not (
+            rule.least <= option.number <= rule.most and option.number < math.inf
+        ):
+            bounds = f"at least {rule.least}" + (f", and at most {rule.most}" if rule.most < math.inf else "")
+            yield Diagnostic("G206", f"{rule.value} is {bounds}", option.span)
         yield from _at_least(rule.least, option.expr, rule.value)
         if rule.fixed:
             yield from _fixed(option.expr, rule.value)
@@ -207,21 +212,35 @@ def _without_meaning(option: rc.Option, axis: rc.AxisRef | None) -> Iterator[Dia
         yield Diagnostic("G205", message, option.span, notes=notes)
 
 
-def _contradictions(options: Iterable[rc.Option], fill: rc.Fill) -> Iterator[Diagnostic]:
+def _wanted(rule: OptionRule, filled: FillRule, options: Sequence[rc.Option]) -> tuple[str, str]:
+    """What an option needs and a fill does not make, and what it makes instead; nothing where it suits."""
+    copies, unlike = filled.copies == "all", "this makes no such copies"
+    match rule.needs:
+        case "copies" if not copies:
+            return "a `… copy` fill", unlike
+        case "shares" if not filled.shares:
+            return "a `… copy` fill or `average fill`", unlike
+        case "sharing copies" if not (copies and filled.shares):
+            return "a `… copy` fill whose copies share what reads them", unlike
+        case "draws" if not (filled.draws or any(OPTIONS[option.name].draws for option in options)):
+            drawing = [fill.name for fill in FILLS.values() if fill.draws]
+            drawing += [option.spelling for option in OPTIONS.values() if option.draws]
+            return " or ".join(f"`{name}`" for name in drawing), "this draws nothing by itself"
+    return "", ""
+
+
+def _contradictions(options: Sequence[rc.Option], fill: rc.Fill) -> Iterator[Diagnostic]:
     """Options that find nothing to act on: shares where nothing is copied, or where new units read zero."""
     zero = next((option for option in options if OPTIONS[option.name].silent), None)
     for option in options:
         rule = OPTIONS[option.name]
         if not rule.needs:
             continue
-        shares = rule.needs == "shares"
         what = f"`{option.span.text}`" if option.span.text else "this option"
-        filled = FILLS[fill.name]
-        if not (filled.shares if shares else filled.copies == "all"):
-            message = f"{what} needs a `… copy` fill" + (" or `average fill`" if shares else "")
-            yield Diagnostic(
-                "G204", message, option.span, related=((fill.span, "this makes no such copies"),)
-            )
+        wanted, unlike = _wanted(rule, FILLS[fill.name], options)
+        if wanted:
+            message = f"{what} needs {wanted}"
+            yield Diagnostic("G204", message, option.span, related=((fill.span, unlike),))
         elif zero is not None and rule.unequal:
             message = (
                 f"{what} is about the shares of copies, and `with zero outputs` leaves the new ones none"

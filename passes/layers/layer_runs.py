@@ -23,10 +23,13 @@ class Move:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A layer whose weights are drawn. moment: the number of the statement; draws: the layer's numbers."""
+    """A layer whose weights are drawn. moment: the number of the statement; draws: the layer's numbers; std:
+    their standard deviation, if not that of each tensor.
+    """
 
     moment: int
     draws: Draws
+    std: float | None = None
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.plans.memory_bound import OF_UNIT, require
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, evaluate
-from growc.recipe.fills import FILLS, appended, new_units
+from growc.recipe.fills import FILLS, appended, new_units, reset
 from growc.recipe.option_rules import RESCALED, Options
 from growc.recipe.ranking_rules import RANKINGS
 from growc.resolve.bound import Bound
@@ -131,6 +131,8 @@ class Requests:
         made = fill.map(place.before // unit, place.after // unit, ask.draws.at("g"))
         if space.addressed is not None:
             made = appended(made)
+        if part := options_of(statement).reset:
+            fill, made = reset(fill, made, part, ask.draws.at("reset"))
         new = np.repeat(new_units(made), unit)
         made = made if unit == 1 else made.kron(IndexMap.identity(unit))
         return Request(space, fill, made, new, ask.draws, unit)

@@ -178,9 +178,10 @@ def _after(
         fill, zero = statement.fill, statement.zero_outputs
     zeroed, drawn = [depth.zeroed[k] for k in order], [depth.drawn[k] for k in order]
     draws = None if fill is None else _draws(bound, fill, ordinal)
+    std = None if fill is None else fill.std
     for place in (place for place, new in enumerate(new_layers(order)) if new):
         zeroed[place] = zero or (zeroed[place] and draws is None)
-        drawn[place] = drawn[place] if draws is None else Drawn(bound.number, draws.at(place))
+        drawn[place] = drawn[place] if draws is None else Drawn(bound.number, draws.at(place), std)
     return depth.after(Move(bound.number, tuple(order)), tuple(zeroed), tuple(drawn))
 
 

@@ -142,12 +142,14 @@ class Redraw:
     use: Value
     anew: Anew
     draws: Draws
+    std: float | None = None
 
     def step(self, shape: Sequence[int]) -> AxisStep:
         """The step that puts new numbers in the place of all old ones, in a tensor of this shape."""
         size, kind = shape[self.anew.axis], self.anew.filler
         index, filler = np.full(size, -1), np.full(size, kind)
-        leaf = LeafStep(size, index, np.ones(size), filler, self.draws.key if kind == DRAWN else 0)
+        key = self.draws.key if kind == DRAWN else 0
+        leaf = LeafStep(size, index, np.ones(size), filler, key, std=self.std if kind == DRAWN else None)
         return AxisStep(self.anew.axis, Layout("leaf", (), leaf), "makes", NAME)
 
 
@@ -167,7 +169,7 @@ def redraws(axes: Axes, layers: Layers) -> tuple[list[Redraw], list[str]]:
                 alike = all(layers.runs[r].history.drawn[k] for r, k in filter(None, drawn.readers(weight)))
                 uses = drawn.uses[weight] if alike and not weight.zero and weight not in done else ()
                 done.add(weight)
-                found += [Redraw(past.moment, use, anew, draws) for use in uses]
+                found += [Redraw(past.moment, use, anew, draws, past.std) for use in uses]
             kept += [weight.name for weight in drawn.kept(layer)]
     return found, [_note(kept)] if kept else []
 

@@ -99,7 +99,10 @@ class _Steps:
         block = 1 if request is None or verb == GAIN else request.unit
         factors = self.solution.factors.get(root, "")
         free = not self.means_are_met and verb == PRIMAL
-        return LeafStep(state.source, state.index, weight, filler, key, noise, block, factors, free)
+        std = self.stage.options.std if drawn else None
+        around = drawn and std is None and bool(self.stage.options.reset)
+        index = state.index
+        return LeafStep(state.source, index, weight, filler, key, noise, block, factors, free, std, around)
 
     def continues(self, use: Value, request: Request) -> bool:
         """Whether a table over positions goes on by its rule, whatever the fill."""

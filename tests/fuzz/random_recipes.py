@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from choices import Choices
+from hostile.recipes import newer
 from random_builder import Net
 
 FILLS = (
@@ -28,6 +29,8 @@ def random_recipe(c: Choices, net: Net) -> str:
             lines.append(_statement(c, net, taken))
     if c.chance(6):
         lines.insert(0, "untie head")
+    if c.chance(6):
+        lines[-1] = newer(lines[-1])
     return "\n".join(dict.fromkeys(lines))
 
 

@@ -32,6 +32,7 @@ NOISY = "\n".join(
 )
 NOISY += "\nwiden hidden to 96 with cyclic copy split random noise 0.3 balanced"
 SILENT = "\n".join(f"widen {x} with uniform copy with zero outputs" for x in ("heads to 8", "ffn to 256"))
+RESET = SILENT.replace("uniform copy", "uniform copy reset 0.5")
 ISOMETRY = "widen hidden to 64 with uniform copy\nwiden ffn to 128 with uniform copy"
 
 KINDS = [
@@ -57,6 +58,7 @@ KINDS = [
     (faults.noise_on_a_making_weight, "llama", ISOMETRY),
     (faults.noise_not_balanced, "gpt2", NOISY),
     (faults.zero_column_missing, "gpt2", SILENT),
+    (faults.zero_column_missing, "gpt2", RESET),
     (faults.mean_left_out, "gpt2", AVERAGE),
     (faults.new_units_drawn, "gpt2", DOUBLE),
 ]

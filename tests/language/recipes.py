@@ -57,10 +57,12 @@ scopes = st.one_of(
     st.builds(rc.GlobScope, strings),
 )
 fills = st.builds(rc.Fill, st.sampled_from(list(FILLS)))
-layer_fills = st.none() | st.builds(rc.LayerFill, st.sampled_from(list(LAYER_FILLS)), st.none() | expressions)
+layer_fills = st.none() | st.builds(
+    rc.LayerFill, st.sampled_from(list(LAYER_FILLS)), st.none() | expressions, st.none() | scales
+)
 options = st.one_of(
     st.builds(rc.Option, names_of(GROWING, "")),
-    st.builds(rc.Option, names_of(GROWING, "S"), number=scales),
+    st.builds(rc.Option, names_of(GROWING, "S", "P"), number=scales),
     st.builds(rc.Option, names_of(GROWING, "N", "EXPR"), expr=expressions),
 )
 rescalings = st.builds(rc.Option, names_of(SHRINKING, ""))

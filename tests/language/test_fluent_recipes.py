@@ -22,6 +22,14 @@ EVERY_STATEMENT = [
         R().nest(["hidden", "ffn"], by="importance", at=["1/2", "3 / 4"]),
         "nest hidden, ffn by importance at 1/2, 3/4",
     ),
+    (
+        R().widen("ffn", to=8, fill="tail copy", reset=0.5, std=0.02),
+        "widen ffn to 8 with tail copy reset 0.5 std 0.02",
+    ),
+    (
+        R().stack(to=8, by="last", fill="random fill std 0.02 seed 3"),
+        "stack layers to 8 by last with random fill std 0.02 seed 3",
+    ),
     (R().nest("ffn", by="random", seed=3), "nest ffn by random seed 3"),
     (R().let("width", "2 * hidden"), "let width = 2 * hidden"),
     (R().widen("hidden", to=1024, fill="neighbor copy"), "widen hidden to 1024 with neighbor copy"),

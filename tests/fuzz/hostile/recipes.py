@@ -53,7 +53,20 @@ def recipe(seed: int, seen: Seen) -> str:
             lines.append(line)
         elif pick.random() < 0.1:
             break
+    if lines and pick.random() < 0.1:
+        lines[-1] = newer(lines[-1])
     return "\n".join(lines or ["untie head"])
+
+
+def newer(line: str) -> str:
+    """A statement of version 1 as one that came with 1.1, where there is one like it."""
+    if line.startswith("reorder"):
+        return f"nest{line.removeprefix('reorder')} at 1/2"
+    if "random fill" in line:
+        return line.replace("random fill", "random fill std 0.05")
+    if line.startswith("widen") and " copy" in line:
+        return line.replace(" copy", " copy reset 0.5", 1)
+    return line
 
 
 def _statement(pick: Random, verb: str, seen: Seen) -> str:
@@ -90,8 +103,6 @@ def _width(pick: Random, verb: str, name: str, sizes: Sequence[int]) -> str:
         option = pick.choice(["", " unscaled", " rescaled", " rescaled in norms"])
         half = max(1, sizes[0] // 2) if len(set(sizes)) == 1 else 1
         return f"subclone {name} to {half} by {ranking}{option if name in ('hidden', 'ffn', 'heads') else ''}"
-    if verb == "reorder" and pick.random() < 0.3:
-        return f"nest {name} by magnitude at 1/{pick.choice([2, 4])}"
     if verb == "reorder":
         return f"reorder {name} by {pick.choice(['magnitude', f'random seed {pick.randrange(9)}'])}"
     fill = pick.choices(list(FILLS), list(FILLS.values()))[0]
