@@ -118,7 +118,7 @@ def _words(name: str, words: Mapping[str, Word]) -> Kind:
 _AXIS = "ROLE LAYERS AXIS"
 KINDS = (
     _kind("statement", " ".join(FORMS).upper(), choices=FORMS),
-    _kind("expression", f"{_AXIS} INT NAME LPAR MINUS MIN MAX", words=False),
+    _kind("expression", f"{_AXIS} INT NAME LPAR MINUS MIN MAX PARAMETERS", words=False),
     _kind(
         "condition",
         f"{_AXIS} EXACT PRESERVED PARAMETERS",

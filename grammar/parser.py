@@ -36,6 +36,9 @@ MAX_IN_LINE = 20
 
 END = "$END"
 
+BEGIN_EXPRESSION = frozenset(["INT", "NAME", "ROLE", "LAYERS", "AXIS", "MIN", "MAX", "PARAMETERS", "LPAR"])
+"""The tokens that begin an expression and cannot go on with one."""
+
 TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_number", "P": "_number"}
 """What a word takes, as symbols of the grammar."""
 
@@ -135,17 +138,22 @@ def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, A
     parser, tree = grammar().parse_interactive(start=start), None
     for number, token in enumerate(tokens):
         try:
-            tree = parser.feed_token(_as_name(token, parser) if token.type in later_words() else token)
+            tree = parser.feed_token(_in_place(token, parser, tokens[number + 1 :]))
         except UnexpectedToken:  # which leaves the parser in another state
             return _fed(tokens[:number], start)[0], number, None
     return parser, len(tokens), tree
 
 
-def _as_name(token: Token, parser: InteractiveParser) -> Token:
-    """A word of a later version is a name where it can only be one: `let` may have named it in version 1."""
-    accepted = parser.accepts()
-    named = token.type not in accepted and "NAME" in accepted
-    return Token.new_borrow_pos("NAME", str(token), token) if named else token
+def _in_place(token: Token, parser: InteractiveParser, behind: Sequence[Token]) -> Token:
+    """A word of a later version is a name wherever one may stand, as a `let` of version 1 may have named it,
+    but for one in front of an expression: no name stands in front of one.
+    """
+    if token.type not in later_words() or "NAME" not in (accepted := parser.accepts()):
+        return token
+    begins = BEGIN_EXPRESSION | later_words()
+    if token.type in accepted and behind and behind[0].type in begins:
+        return token
+    return Token.new_borrow_pos("NAME", str(token), token)
 
 
 def _malformed(source: Source, tokens: Sequence[Token]) -> Iterator[Diagnostic]:

@@ -82,6 +82,11 @@ def _statement(item: rc.Statement) -> Iterator[str]:
         case rc.Subclone():
             yield from (f"subclone {item.axis.name}", f"to {spell(item.size)}")
             yield f"by {manner_text(item)}"
+        case rc.SubcloneTotal():
+            manner = " ".join([_ranking(item.ranking), *map(_option, item.options)])
+            yield f"subclone {item.axis.name} to total {spell(item.size)} by {manner}"
+        case rc.Budget() | rc.Proportion():
+            yield from _budget(item)
         case rc.Reorder():
             yield f"reorder {item.axis.name} by {manner_text(item)}"
         case rc.Stack():
@@ -114,6 +119,28 @@ def _statement(item: rc.Statement) -> Iterator[str]:
                 yield f"at {', '.join(map(str, item.at))}"
         case rc.Language():
             yield f"language {item.version}"
+
+
+def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
+    """The parts of a statement that gives a budget."""
+    yield "subclone to" if isinstance(item, rc.Budget) else "widen to"
+    yield f"{item.quantity} {item.relation} {spell(item.limit)}"
+    if item.batch and item.length:
+        yield f"at batch {spell(item.batch)} length {spell(item.length)}"
+    yield f"over {', '.join(axis.name for axis in item.axes)}"
+    how = (
+        f"by {_ranking(item.ranking)}"
+        if isinstance(item, rc.Budget)
+        else f"in proportion with {item.fill.name}"
+    )
+    yield " ".join([how, *map(_option, item.options)])
+    if item.order:
+        new = "" if isinstance(item, rc.Budget) else _new_layers(item.layer_fill, item.zero_outputs)
+        yield f"layers by {_order(item.order)}{new}"
+    if item.multiples:
+        yield f"multiples of {spell(item.multiples)}"
+    if isinstance(item, rc.Budget) and item.candidates:
+        yield f"candidates {spell(item.candidates)}"
 
 
 def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str:

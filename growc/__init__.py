@@ -7,7 +7,7 @@ True
 
 Ten floors; imports run downwards only (tests/soundness/test_floors.py).
 
-10 what a user calls: api, distinct, history, unchanged, cli, editor, render, reports
+10 what a user calls: api, budgets, distinct, history, unchanged, cli, editor, render, reports
  9 formats and files: formats, checkpoint, modules, training, files
  8 verification: verification, measurement
  7 dialects: dialects

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from growc.budgets.settle import settled
 from growc.errors.arguments import joined, telling
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
@@ -144,7 +145,9 @@ def plan(
     words, source = _in_order(text, model)
     source = _with_state(source, state_dict)
     options: Options = {"example_inputs": example_inputs, "keep_class": keep_class, "config": config}
-    return compile(recipe(words, params), source, **options).plan
+    return compile(
+        settled(sources_of(words), parameters_of(params), source, **options), source, **options
+    ).plan
 
 
 @telling
@@ -174,14 +177,17 @@ def grow(
     if keep_class and has_config(module):
         from growc.checkpoint.grow_module import grow as grow_class
 
-        return grow_class(recipe(text, params), module, example_inputs, check=check, config=config)
+        given: Options = {"example_inputs": example_inputs, "keep_class": True, "config": config}
+        resolved = settled(sources_of(text), parameters_of(params), module, **given)
+        return grow_class(resolved, module, example_inputs, check=check, config=config)
     if config:
         raise wrong(
             f"`config` is for classes of transformers, and `{type(module).__name__}` grows as a module"
         )
     from growc.modules.grow import grow
 
-    return grow(recipe(text, params), module, example_inputs, check=check)
+    resolved = settled(sources_of(text), parameters_of(params), module, example_inputs=example_inputs)
+    return grow(resolved, module, example_inputs, check=check)
 
 
 @overload
@@ -369,15 +375,15 @@ def apply_file(
         stack.enter_context(described_in(source, None if home is None else Path(home)))
         require_unchanged = stack.enter_context(unchanged(parts))
         given = inputs if source.is_dir() else None
-        compilation = compile(
-            resolved,
-            source,
-            keeps=True,
-            progress=advance,
-            config=config,
-            example_inputs=given,
-            ranks=ranks,
-        )
+        asked_for: Options = {
+            "keeps": True,
+            "progress": advance,
+            "config": config,
+            "example_inputs": given,
+            "ranks": ranks,
+        }
+        resolved = settled(sources, parameters_of(params), source, **asked_for)
+        compilation = compile(resolved, source, **asked_for)
         if planned is not None:
             planned(compilation.plan)
         judge_plan(resolved.statements, compilation)

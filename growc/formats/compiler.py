@@ -16,6 +16,7 @@ from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.files.hub import local, no_model
+from growc.recipe.syntax_tree import Undecided
 from growc.resolve.bound import Resolved
 from growc.system.ranks import ALONE, Ranks
 
@@ -79,6 +80,7 @@ def compiled(
     from growc.passes import ANALYSIS, PIPELINE, run
     from growc.passes.compilation import Source
 
+    require_plain(resolved)
     beside = outside(ranks)  # its imports, before there is a thread that tells of the progress
     progress(f"reading {model.name}" if isinstance(model, Path) else "reading the model", 0, 0)
     path, source = _named(model, example_inputs, keep_class, progress)
@@ -86,7 +88,20 @@ def compiled(
     source = decided(path, source, config) if config else source
     start = Source(path, source, beside, resolved.statements, progress, keeps, after=after)
     with valid(start):
-        return run(ANALYSIS, start) if analysis_only else run(PIPELINE, start)
+        if analysis_only:
+            return run(ANALYSIS, start)
+        result = run(PIPELINE, start)
+    result.plan.decided = resolved.decided
+    return result
+
+
+def require_plain(resolved: Resolved) -> None:
+    """Raises GrowError (G200) for a budget that was not settled (growc.budgets.settle): passes know sizes."""
+    for bound in resolved.statements:
+        if isinstance(bound.statement, Undecided):
+            message = "a budget has no sizes yet"
+            remedy = "`growc.plan` and `growc.apply` find them; here write plain statements"
+            raise GrowError(Diagnostic("G200", message, bound.statement.span, help=remedy))
 
 
 @contextlib.contextmanager
@@ -107,6 +122,7 @@ def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
     """What a recipe makes of a model that was analysed before; its class has not been asked (`held`)."""
     from growc.passes import AFTER_ANALYSIS, run
 
+    require_plain(resolved)
     with valid(analysis):
         return run(AFTER_ANALYSIS, replace(analysis, statements=resolved.statements))
 

@@ -33,6 +33,7 @@ from growc.recipe.syntax_tree import (
     Reorder,
     Scoped,
     Subclone,
+    Undecided,
 )
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.resolve import load
@@ -101,15 +102,17 @@ def _reads_files(bound: Bound) -> bool:
 
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: bool = False) -> list[str]:
-    """The recipe in canonical form, with what it includes in its place, with or without comments. The version
-    of its language is said elsewhere.
+    """The recipe in canonical form, with what it includes in its place and what budgets came to in theirs,
+    with or without comments. The version of its language is said elsewhere.
     """
-    included = iter(resolved.included)
+    included, decided = iter(resolved.included), iter(resolved.decided)
 
     def expanded(body: Iterable[Item]) -> Iterator[Item]:
         for item in body:
             if isinstance(item, Include):
                 yield from expanded(grammar.parse(next(included)).body)
+            elif isinstance(item, Undecided) and (decision := next(decided, None)):
+                yield from decision.items
             elif isinstance(item, Scoped):
                 yield replace(item, body=tuple(expanded(item.body)))
             elif not isinstance(item, Language) and (comments or not isinstance(item, Comment | Blank)):

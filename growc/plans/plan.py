@@ -16,6 +16,7 @@ from growc.algebra.indexmap import Bools, Floats, IndexMap, Ints
 from growc.errors.brief import brief
 from growc.errors.shown import Shown
 from growc.ir.graph import FLOATING, Node
+from growc.resolve.bound import Decision
 
 # What a row that is no copy becomes.
 ZERO, MEAN, DRAWN, ONE, CONTINUED = range(5)
@@ -363,6 +364,8 @@ class Plan(Shown):
     notes: tuple[str, ...] = field(default=())
     alike: tuple[Alike, ...] = ()
     gone: tuple[Gone, ...] = ()
+    decided: tuple[Decision, ...] = ()
+    """What the budgets of the recipe came to, in order."""
 
     def __repr__(self) -> str:
         """What becomes of the sizes, and whether that is exact."""

@@ -25,6 +25,7 @@ from growc.plans.plan import (
     Summary,
     WeightPlan,
 )
+from growc.resolve.bound import Decision, Row
 
 
 def to_json(plan: Plan) -> dict[str, Json]:
@@ -45,7 +46,53 @@ def to_json(plan: Plan) -> dict[str, Json]:
         "gone": [asdict(g) for g in plan.gone],
         "weights": weights,
         "maps": pool.maps,
+        **({"budgets": [_budget(one) for one in plan.decided]} if plan.decided else {}),
     }
+
+
+def _budget(one: Decision) -> dict[str, Json]:
+    """A budget, and what it came to."""
+
+    def row(found: Row) -> dict[str, Json]:
+        sizes: dict[str, Json] = dict(zip(one.axes, found.sizes, strict=True))
+        return {"sizes": sizes, "amount": found.amount, "lost": found.lost, "cost": found.cost}
+
+    return {
+        "statement": one.text,
+        "quantity": one.quantity,
+        "limit": one.limit,
+        "became": list(one.plain),
+        "choices": [row(found) for found in one.rows],
+        "near": [row(found) for found in one.near],
+        "notes": list(one.notes),
+    }
+
+
+def _read_budget(data: Mapping[str, Json]) -> Decision:
+    """The budget that `_budget` stored."""
+    choices, near = (tuple(map(fields, items(data[name]))) for name in ("choices", "near"))
+    axes = tuple(fields(choices[0]["sizes"])) if choices else ()
+
+    def row(found: Mapping[str, Json]) -> Row:
+        sizes = fields(found["sizes"])
+        return Row(
+            tuple(text(sizes[axis]) for axis in axes),
+            whole(found["amount"]),
+            real(found["lost"]),
+            text(found["cost"]),
+        )
+
+    return Decision(
+        (),
+        text(data["statement"]),
+        axes,
+        text(data["quantity"]),
+        whole(data["limit"]),
+        tuple(map(row, choices)),
+        tuple(map(row, near)),
+        texts(data["notes"]),
+        texts(data["became"]),
+    )
 
 
 def one(sizes: tuple[int, ...]) -> int | list[int]:
@@ -72,6 +119,7 @@ def from_json(data: Mapping[str, Json]) -> Plan:
         texts(data["notes"]),
         tuple(record(Alike, a) for a in items(data["alike"])),
         tuple(Gone(text(g["name"]), wholes(g["shape"])) for g in map(fields, items(data.get("gone", ())))),
+        tuple(_read_budget(fields(one)) for one in items(data.get("budgets", ()))),
     )
 
 

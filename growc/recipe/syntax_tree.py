@@ -184,6 +184,63 @@ class Subclone(Node):
     options: tuple[Option, ...] = ()
 
 
+Quantity = Literal["parameters", "active_parameters", "flops", "memory"]
+
+QUANTITIES: tuple[Quantity, ...] = ("parameters", "active_parameters", "flops", "memory")
+"""What a budget is of; all but memory may stand in its expression."""
+
+Relation = Literal["==", "!=", "<=", ">=", "<", ">"]
+
+
+@dataclass(frozen=True)
+class Budget(Node):
+    """`subclone to QUANTITY <= LIMIT [at batch N length N] over AXIS, … by RANKING [OPTION…]
+    [layers by ORDER] [multiples of EXPR] [candidates N]`: sizes that meet a budget and lose least.
+    """
+
+    quantity: Quantity
+    relation: Relation
+    limit: Expr
+    axes: tuple[AxisRef, ...]
+    ranking: Ranking
+    options: tuple[Option, ...] = ()
+    batch: Expr | None = None
+    length: Expr | None = None
+    order: Order | None = None
+    multiples: Expr | None = None
+    candidates: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Proportion(Node):
+    """`widen to QUANTITY >= LIMIT [at batch N length N] over AXIS, … in proportion with FILL [OPTION…]
+    [layers by ORDER [with FILL] [with zero outputs]] [multiples of EXPR]`: all axes times one factor.
+    """
+
+    quantity: Quantity
+    relation: Relation
+    limit: Expr
+    axes: tuple[AxisRef, ...]
+    fill: Fill
+    options: tuple[Option, ...] = ()
+    batch: Expr | None = None
+    length: Expr | None = None
+    order: Order | None = None
+    layer_fill: LayerFill | None = None
+    zero_outputs: bool = False
+    multiples: Expr | None = None
+
+
+@dataclass(frozen=True)
+class SubcloneTotal(Node):
+    """`subclone AXIS to total LIMIT by RANKING [OPTION…]`: the units of all layers compete for a total."""
+
+    axis: AxisRef
+    size: Expr
+    ranking: Ranking
+    options: tuple[Option, ...] = ()
+
+
 @dataclass(frozen=True)
 class Share(Node):
     """`1 / 2`: a part of the units of an axis."""
@@ -287,9 +344,6 @@ class Include(Node):
     file: Text
 
 
-Relation = Literal["==", "!=", "<=", ">=", "<", ">"]
-
-
 @dataclass(frozen=True)
 class Exact(Node):
     """`exact`: the compiler proved that the function is kept."""
@@ -345,6 +399,9 @@ Statement = (
     Let
     | Widen
     | Subclone
+    | Budget
+    | Proportion
+    | SubcloneTotal
     | Reorder
     | Stack
     | SubcloneLayers
@@ -359,6 +416,9 @@ Statement = (
     | Nest
 )
 """What does one thing: everything but a scope, which holds statements."""
+
+Undecided = Budget | Proportion | SubcloneTotal
+"""What stands for plain statements that depend on the model's costs and scores."""
 
 
 # Bodies ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from growc.errors.json_data import Json
 from growc.errors.printable import size_of
 from growc.plans.execute import leaf_steps
 from growc.plans.plan import AxisStep, Plan, Summary, WeightPlan
+from growc.render.budgets import budget_lines
 from growc.render.certificate import certificate_lines
 from growc.render.text import count, many, short, table
 
@@ -28,6 +29,7 @@ def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
     """The plan: what changes, what is claimed, what it costs."""
     yield f"{plan.model} · {count(plan.parameters[0])} parameters"
     yield ""
+    yield from budget_lines(plan.decided)
     changed = [w for w in plan.weights if w.worth_telling]
     if plan.summaries:
         yield from (f"  {line}" for line in table(statement_rows(plan.summaries, changed)))

@@ -12,6 +12,7 @@ from growc.recipe.expression import UNKNOWN, Binary, Expr, Int, fold, names, spe
 from growc.recipe.fills import FILLS, FillRule
 from growc.recipe.option_rules import OPTIONS, OptionRule
 from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS
+from growc.resolve.budget_checks import check_budget, parts_of_budget
 
 NUMBERED = ("vocab", "positions")
 """Axes whose units the outside knows by their numbers."""
@@ -65,6 +66,10 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
                 yield Diagnostic("G209", message, statement.span, help=remedy)
             if statement.smaller is not None and RANKINGS[statement.smaller.name].averages:
                 yield _only_pooled(statement.smaller, "axes that `match` makes smaller are ranked")
+        case rc.Budget() | rc.Proportion() | rc.SubcloneTotal():
+            yield from check_budget(statement, scopes)
+            for plain in parts_of_budget(statement):
+                yield from check(plain, scopes)
         case rc.Expect(rc.Preserved(within=within) as condition):
             if not 0 <= within < math.inf:
                 yield Diagnostic("G206", "a difference is at least 0", condition.span)

@@ -32,8 +32,10 @@ from growc.recipe.expression import (
 )
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.syntax_tree import (
+    QUANTITIES,
     ROLES,
     Blank,
+    Budget,
     Comment,
     Expect,
     Include,
@@ -43,16 +45,19 @@ from growc.recipe.syntax_tree import (
     Measure,
     Nest,
     Order,
+    Proportion,
     Ranking,
     Recipe,
     Reorder,
     Scope,
     Scoped,
     Statement,
+    SubcloneTotal,
     Text,
+    Undecided,
 )
 from growc.recipe.versions import LATEST, VERSIONS, newer, unknown
-from growc.resolve.bound import Bound, Resolved
+from growc.resolve.bound import Bound, Decision, Resolved
 from growc.resolve.checks import check, nested
 from growc.system.limits import beyond, most
 
@@ -91,24 +96,33 @@ def as_text(data: bytes) -> str:
     return data.decode("utf-8", "strict" if len(data) <= most("recipe_bytes") else "ignore")
 
 
-def load(sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file) -> Resolved:
+def load(
+    sources: Sequence[Source],
+    params: Mapping[str, str],
+    read: Read = read_file,
+    decided: Sequence[Decision] = (),
+) -> Resolved:
     """The flat list of what texts say, with `params` in the place of the defaults of its `let`s.
 
-    `read` reads included recipes. Raises GrowError with everything that is wrong without looking at a model.
+    `read` reads included recipes; `decided` are plain statements for its budgets, in order. Raises GrowError
+    with everything that is wrong without looking at a model.
     """
-    resolved, problems = resolve(sources, params, read)
+    resolved, problems = resolve(sources, params, read, decided)
     if problems:
         raise GrowError(*problems)
     return resolved
 
 
 def resolve(
-    sources: Sequence[Source], params: Mapping[str, str], read: Read = read_file
+    sources: Sequence[Source],
+    params: Mapping[str, str],
+    read: Read = read_file,
+    decided: Sequence[Decision] = (),
 ) -> tuple[Resolved, list[Diagnostic]]:
     """As `load`: what texts say, as far as it can be made out, and everything that is wrong with it."""
     from growc.grammar import read as read_text
 
-    resolver = _Resolver(sources, params, read)
+    resolver = _Resolver(sources, params, read, decided)
     parts = [read_text(source) for source in sources]
     resolver.report(*(problem for _, problems in parts for problem in problems))
     return resolver.run([recipe for recipe, _ in parts]), resolver.in_order()
@@ -124,8 +138,11 @@ class _TooManyError(Exception):
 
 
 class _Resolver:
-    def __init__(self, sources: Sequence[Source], params: Mapping[str, str], read: Read) -> None:
-        self.sources, self.read = sources, read
+    def __init__(
+        self, sources: Sequence[Source], params: Mapping[str, str], read: Read, decided: Sequence[Decision]
+    ) -> None:
+        self.sources, self.read, self.decided = sources, read, tuple(decided)
+        self.undecided = iter(self.decided)
         self.params = {name: Source("-p", f"{name}={text}") for name, text in params.items()}
         self.given: dict[str, Expr | None] = {}
         self.problems: dict[Diagnostic, None] = {}
@@ -153,7 +170,8 @@ class _Resolver:
                 self.unknown_parameter(name, source)
         statements = tuple(_settled(bound, self.moment) for bound in self.statements)
         language = max(self.versions, key=VERSIONS.index, default=LATEST)
-        return Resolved(statements, self.values, tuple(self.included), self.defined, language)
+        included = tuple(self.included)
+        return Resolved(statements, self.values, included, self.defined, language, self.decided)
 
     def in_order(self) -> list[Diagnostic]:
         """The problems as one reads: file by file, from the top; those of `-p` last."""
@@ -190,8 +208,11 @@ class _Resolver:
         problem = Diagnostic("G203", message, Span(source, 0, len(name)), notes=notes, help=remedy)
         self.problems[problem] = None
 
-    def value(self, expr: Expr, lets: Mapping[str, Expr], moment: int | None = None) -> Expr:
-        """The expression with values in the place of names, and axes as they are at a moment.
+    def value(
+        self, expr: Expr, lets: Mapping[str, Expr], moment: int | None = None, *, budget: bool = False
+    ) -> Expr:
+        """The expression with values in the place of names, and axes as they are at a moment. budget: whether
+        quantities have values in it.
 
         It is a number where it is the same for every model; a subtraction in a statement that comes out
         negative stays, for it is blamed where it stands. Reports what is unknown or does not come out.
@@ -201,6 +222,8 @@ class _Resolver:
             if isinstance(node, TensorAxis) or node.name in ROLES:
                 return replace(node, moment=moment)
             if node == UNKNOWN:
+                return node
+            if node.name not in lets and budget and node.name in QUANTITIES:
                 return node
             if node.name not in lets:
                 self.unknown_name(node, lets)
@@ -234,6 +257,9 @@ class _Resolver:
         elif lets:
             notes = (f"the `let`s above are {', '.join(f'`{name}`' for name in lets)}",)
         remedy = f"did you mean `{near}`?" if near else f"define it above: `let {node.name} = …`"
+        if node.name in QUANTITIES:
+            message = f"`{node.name}` has no value here"
+            remedy = "it stands in a budget: `subclone to parameters <= parameters / 2 over …`"
         self.report(Diagnostic("G201", message, node.span, notes=notes, help=remedy))
 
     # Statements
@@ -262,6 +288,8 @@ class _Resolver:
                     self.include(item, scopes, lets)
                 case Nest():
                     self.nest(item, scopes, lets)
+                case Budget() | Proportion() | SubcloneTotal() if decision := next(self.undecided, None):
+                    self.body(decision.items, scopes, lets)
                 case _:
                     self.statement(item, scopes, lets)
 
@@ -304,7 +332,8 @@ class _Resolver:
 
     def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
         """A statement or scope with the value of every expression in it."""
-        return replaced(node, Expr, lambda expr: self.value(expr, lets))
+        budget = isinstance(node, Undecided)
+        return replaced(node, Expr, lambda expr: self.value(expr, lets, budget=budget))
 
     def unmeasured(self, statement: Statement) -> Iterator[Diagnostic]:
         """What is ranked by importance must have been measured before."""

@@ -23,6 +23,7 @@ from growc.errors.diagnostic import GrowError, nearest, wrong
 from growc.errors.json_data import Json
 
 if TYPE_CHECKING:
+    from growc.formats.compiler import Options
     from growc.passes import compilation
     from growc.passes.compilation import After
 
@@ -55,6 +56,7 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Show the plan."""
     from growc import api
+    from growc.budgets.settle import settled
     from growc.checkpoint.files.homes import described_in
     from growc.plans.plan_to_json import to_json
     from growc.render.flops import change_line, flops_data
@@ -65,19 +67,20 @@ def run(options: Namespace) -> int:
     from growc.verification.judge import judge_plan
 
     sources, model = sources_and_model(options)
-    resolved = api.recipe(sources, parameters(options))
+    api.recipe(sources, parameters(options))  # what is wrong without a model is said before one is captured
+    printing = _printing(options)
     with waiting() as advance, described_in(model, options.home):
-        compilation = api.compile(
-            resolved,
-            model,
-            example_inputs=captured_with(options.inputs, model),
-            config=decided(options),
-            progress=advance,
-            after=_printing(options),
-        )
+        asked: Options = {
+            "example_inputs": captured_with(options.inputs, model),
+            "config": decided(options),
+            "progress": advance,
+        }
+        resolved = settled(sources, parameters(options), model, **asked)
+        watched: Options = {**asked, "after": printing}
+        compilation = api.compile(resolved, model, **watched)
         before, after = before_and_after(compilation)
-        asked = options.processes is not None
-        shared = loads(compilation, options.processes, options.bandwidth) if asked else None
+        many = options.processes is not None
+        shared = loads(compilation, options.processes, options.bandwidth) if many else None
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
         lines += [change_line(before, after), *([] if shared is None else [load_line(shared)])]

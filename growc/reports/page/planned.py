@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from growc.budgets.settle import settled
 from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.source import Source
-from growc.formats.compiler import compiled
+from growc.formats.compiler import Options, compiled
 from growc.formats.protocol import form_of
 from growc.passes.finish.interface import ports_of
 from growc.reports.page.page import Measured, Page, growth_of, page_of
@@ -32,9 +33,10 @@ def planned(
     given = inputs if model.is_dir() or model.suffix == ".json" else None
     growth, shown, error = None, list(sources), None
     try:
-        resolved = load(sources, params)
-        shown += resolved.included
-        c = compiled(resolved, model, example_inputs=given, config=config, progress=progress)
+        shown += load(sources, params).included
+        asked: Options = {"example_inputs": given, "config": config, "progress": progress}
+        resolved = settled(sources, params, model, **asked)
+        c = compiled(resolved, model, **asked)
     except GrowError as wrong:
         return page_of(model, shown, None, wrong), wrong
     measured = None

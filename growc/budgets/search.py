@@ -1,0 +1,173 @@
+"""Which sizes meet a budget and lose least: a search over levels of axes, without a model.
+
+The axis with the most levels takes as much as the budget leaves to it; all others are tried at levels that
+are spread over their range, and then beside the best ones found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+
+from growc.algebra.indexmap import Floats, Ints
+from growc.budgets.polynomial import Cost
+
+Levels = tuple[int, ...]
+"""A level of each axis, by its place among its levels."""
+
+MOST = 200_000
+"""Combinations of the other axes that are tried."""
+
+NEAR = 0.02
+"""A budget is met where no more than this part of it is left."""
+
+APART = 1 / 16
+"""Two choices are different where the share of some axis differs by so much."""
+
+REFINED = 24
+"""The best choices that are moved by single levels."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The levels of one axis, from the smallest: the share that each keeps, and what it loses by the scores.
+
+    depth: whether they are numbers of layers.
+    """
+
+    shares: Floats
+    lost: Floats
+    depth: bool = False
+
+
+@dataclass(frozen=True)
+class Found:
+    """A choice of levels, what it costs, and what it loses."""
+
+    levels: Levels
+    amount: float
+    lost: float
+
+
+@dataclass
+class Search:
+    """The choices of levels under a budget."""
+
+    axes: Sequence[Axis]
+    cost: Cost
+    barred: set[Levels] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.rows, self.powers = self.cost.table()
+        self.width = [k for k, axis in enumerate(self.axes) if not axis.depth]
+        self.deep = next((k for k, axis in enumerate(self.axes) if axis.depth), None)
+
+    def amounts(self, levels: Ints) -> Floats:
+        """What choices cost, one a row."""
+        row = levels[:, self.deep] if self.deep is not None and len(self.rows) > 1 else 0
+        made = np.broadcast_to(self.rows[row], (len(levels), self.rows.shape[1])).copy()
+        for column, k in enumerate(self.width):
+            shares = self.axes[k].shares[levels[:, k]]
+            made *= shares[:, None] ** self.powers[:, column][None, :]
+        return np.asarray(made.sum(axis=1))
+
+    def lost(self, levels: Ints) -> Floats:
+        """What choices lose, one a row: errors of several axes add up in their squares."""
+        each = [axis.lost[levels[:, k]] ** 2 for k, axis in enumerate(self.axes)]
+        return np.asarray(np.sqrt(np.sum(each, axis=0)))
+
+    def best(self, limit: float) -> list[Found]:
+        """Choices within a budget, those that lose least first; all near the budget where some are."""
+        finest = max(range(len(self.axes)), key=lambda k: len(self.axes[k].shares))
+        found = self.filled(np.array(list(product(*self.spread(finest))), dtype=np.int64), finest, limit)
+        for _ in range(4):
+            ranked = self.ranked(found, limit)[:REFINED]
+            if not ranked:
+                return []
+            beside = {near for one in ranked for near in self.beside(one.levels, finest)}
+            found = np.unique(
+                np.concatenate([found, self.filled(np.array(sorted(beside)), finest, limit)]), axis=0
+            )
+        return self.ranked(found, limit)
+
+    def spread(self, finest: int) -> list[Sequence[int]]:
+        """Levels of each axis that are tried together: all, or some that are spread over them."""
+        counts = [1 if k == finest else len(axis.shares) for k, axis in enumerate(self.axes)]
+        most = max(counts)
+        while np.prod([float(min(n, most)) for n in counts]) > MOST:
+            most -= 1
+        return [
+            [0] if k == finest else sorted({round(i) for i in np.linspace(0, n - 1, min(n, most))})
+            for k, n in enumerate(counts)
+        ]
+
+    def filled(self, levels: Ints, finest: int, limit: float) -> Ints:
+        """The choices whose finest axis takes the highest level that the budget has room for."""
+        low, high = np.zeros(len(levels), np.int64), np.full(len(levels), len(self.axes[finest].shares) - 1)
+        levels = levels.copy()
+        while (low < high).any():
+            levels[:, finest] = (low + high + 1) // 2
+            fits = self.amounts(levels) <= limit
+            low, high = np.where(fits, levels[:, finest], low), np.where(fits, high, levels[:, finest] - 1)
+            high = np.maximum(low, high)
+        levels[:, finest] = low
+        return levels[self.amounts(levels) <= limit]
+
+    def beside(self, levels: Levels, finest: int) -> Iterator[Levels]:
+        """Choices that differ by one level of one axis, or of two against each other."""
+        moves = [k for k in range(len(self.axes)) if k != finest]
+        for steps in product((-1, 0, 1), repeat=len(moves)):
+            made = list(levels)
+            for k, step in zip(moves, steps, strict=True):
+                made[k] = min(max(made[k] + step, 0), len(self.axes[k].shares) - 1)
+            if sum(map(abs, steps)) <= 2:
+                yield tuple(made)
+
+    def ranked(self, levels: Ints, limit: float) -> list[Found]:
+        """Choices that are not barred, in order."""
+        if not len(levels):
+            return []
+        amounts, lost = self.amounts(levels), self.lost(levels)
+        near = amounts >= (1 - NEAR) * limit
+        order = np.lexsort((lost, ~near)) if near.any() else np.lexsort((lost, -amounts))
+        made = (Found(tuple(map(int, levels[k])), float(amounts[k]), float(lost[k])) for k in order)
+        return [one for one in made if one.levels not in self.barred]
+
+    def different(self, found: Sequence[Found], count: int) -> list[Found]:
+        """The best choices, no two of which are nearly the same; where these are too few, others too."""
+        taken: list[Found] = []
+        for one in found:
+            if len(taken) == count:
+                break
+            if all(self.apart(one.levels, other.levels) >= APART for other in taken):
+                taken.append(one)
+        return taken
+
+    def apart(self, one: Levels, other: Levels) -> float:
+        """The largest difference between the shares of an axis."""
+        pairs = zip(self.axes, one, other, strict=True)
+        return max(abs(float(axis.shares[a] - axis.shares[b])) for axis, a, b in pairs)
+
+    def around(self, one: Found, limit: float) -> tuple[Found | None, Found | None]:
+        """The next choices by a single level of one axis: below a choice, and above the budget."""
+        single = [
+            (*one.levels[:k], one.levels[k] + step, *one.levels[k + 1 :])
+            for k, axis in enumerate(self.axes)
+            for step in (-1, 1)
+            if 0 <= one.levels[k] + step < len(axis.shares)
+        ]
+        if not single:
+            return None, None
+        levels = np.array(single, dtype=np.int64)
+        made = [
+            Found(*each)
+            for each in zip(
+                single, map(float, self.amounts(levels)), map(float, self.lost(levels)), strict=True
+            )
+        ]
+        below = max((m for m in made if m.amount < one.amount), key=lambda m: m.amount, default=None)
+        above = min((m for m in made if m.amount > limit), key=lambda m: m.amount, default=None)
+        return below, above

@@ -1,0 +1,35 @@
+"""Budgets as a person reads them: the choices of sizes that were compared, and those beside the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from growc.errors.printable import size_of
+from growc.render.text import count, table
+from growc.resolve.bound import Decision, Row
+
+
+def budget_lines(decided: Sequence[Decision]) -> Iterator[str]:
+    """Each budget with its table; nothing where a recipe has none."""
+    for one in decided:
+        yield from (f"  {one.text}", "")
+        yield from (f"    {line}" for line in _table(one))
+        yield from (f"    {note}" for note in one.notes)
+        yield ""
+
+
+def _table(one: Decision) -> Iterator[str]:
+    measured = any(row.cost for row in one.rows)
+    head = [*one.axes, one.quantity.replace("_", " "), "lost", *(["on samples"] if measured else []), ""]
+    rows = [head]
+    for k, row in enumerate(one.rows):
+        rows.append(_cells(one, row, measured, "taken" if k == 0 else ""))
+    for row in one.near:
+        place = "the next below" if row.amount <= one.limit else "beyond the budget"
+        rows.append(_cells(one, row, measured, place))
+    return table(rows, ">" * (len(head) - 1) + "<")
+
+
+def _cells(one: Decision, row: Row, measured: bool, told: str) -> list[str]:
+    amount = size_of(row.amount) if one.quantity == "memory" else count(row.amount)
+    return [*row.sizes, amount, f"{row.lost:.1%}", *([row.cost] if measured else []), told]
