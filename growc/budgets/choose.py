@@ -6,18 +6,22 @@ no sizes meet the budget, and for what a model cannot follow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from growc import grammar
 from growc.budgets.costs import cost_of, shares_of
-from growc.budgets.knobs import Knob, Trials, depth, scored, width
+from growc.budgets.coupled import coupled
+from growc.budgets.knobs import Knob, Lost, Trials, depth, scored, width
 from growc.budgets.planning import Planning
 from growc.budgets.polynomial import Cost
 from growc.budgets.quantities import amount_in, parts_of
 from growc.budgets.search import NEAR, Axis, Found, Search
+from growc.budgets.tried import measured
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.progress import quiet
 from growc.passes.compilation import Result
 from growc.passes.lowering.resolve_axis import named
 from growc.passes.lowering.scopes import numbers, region_of, runs_in
@@ -26,8 +30,8 @@ from growc.recipe.expression import Expr, Named, evaluate
 from growc.resolve.bound import Bound, Decision, Resolved, Row
 from growc.resolve.budget_checks import options_on, order_of
 
-TRIES = 24
-"""Choices that are planned before a budget is given up."""
+TRIES, OF_CLASS = 24, 6
+"""Choices that are planned before a budget is given up; of a class, whose config is looked for each time."""
 
 
 def decision(planning: Planning, above: Resolved, bound: Bound) -> Decision:
@@ -54,7 +58,9 @@ class _Shrinking:
     ) -> None:
         self.planning, self.above, self.bound, self.statement, self.c = planning, above, bound, statement, c
         self.trials = Trials(c, bound)
-        self.knobs = self.found_knobs()
+        lost = scored(c, statement.ranking)
+        coupling = coupled(planning, above, bound, c, self.found_knobs(lost), self.said, lost)
+        self.knobs, self.notes = coupling.knobs, coupling.notes
         self.shares = shares_of(c, self.knobs)
         self.cost = self.cost_in(statement.quantity)
         self.limit = value(statement.limit, self)
@@ -64,9 +70,9 @@ class _Shrinking:
         ]
         self.search = Search(axes, self.cost)
 
-    def found_knobs(self) -> list[Knob]:
+    def found_knobs(self, lost: Lost) -> list[Knob]:
         """The knobs of the axes that the budget is over."""
-        s, lost = self.statement, scored(self.c, self.statement.ranking)
+        s = self.statement
         multiples = 1 if s.multiples is None else value(s.multiples, self)
         order = order_of(s)
         made = []
@@ -95,20 +101,24 @@ class _Shrinking:
         """The statements of the choice that loses least."""
         wanted = 1 if self.statement.candidates is None else value(self.statement.candidates, self)
         choices = self.planned(wanted)
+        costs = {}
+        if self.statement.candidates is not None:
+            progress = self.planning.options.get("progress", quiet)
+            costs = {id(one): measured(one.c, self.statement.candidates.span, progress) for one in choices}
+            choices.sort(key=lambda one: costs[id(one)].cost)
         first = choices[0]
         below, above = self.search.around(first.found, self.limit)
         met = first.amount >= (1 - NEAR) * self.limit
-        near = () if met else tuple(self.row(one) for one in (below, above) if one is not None)
-        rows = tuple(self.row(one.found, one.amount) for one in choices)
         return Decision(
             first.items,
             self.text,
-            tuple(axis.name for axis in self.statement.axes),
+            tuple(knob.axis.name for knob in self.knobs),
             self.statement.quantity,
             self.limit,
-            rows,
-            near,
-            plain=tuple(grammar.format(ast.Recipe(first.items)).splitlines()),
+            tuple(self.row(one.found, one.amount, costs[id(one)].text if costs else "") for one in choices),
+            () if met else tuple(self.row(one) for one in (below, above) if one is not None),
+            self.notes,
+            tuple(grammar.format(ast.Recipe(first.items)).splitlines()),
         )
 
     @property
@@ -122,7 +132,7 @@ class _Shrinking:
         """
         limit = float(self.limit)
         refused: list[GrowError] = []
-        for _ in range(TRIES):
+        for _ in range(OF_CLASS if self.planning.has_class(self.c) else TRIES):
             found = self.search.different(self.search.best(limit), wanted)
             if not found:
                 raise refused[0] if refused else self.unmet()
@@ -149,7 +159,8 @@ class _Shrinking:
             replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
         )
         c = self.planning.of((*self.above.statements, *behind))
-        return Choice(found, items, amount_in(self.statement.quantity, c, self), self.planning.held(c))
+        c = self.planning.held(c)
+        return Choice(found, items, amount_in(self.statement.quantity, c, self), c)
 
     def items(self, found: Found) -> tuple[ast.Statement, ...]:
         """The plain statements of a choice; axes that keep their size have none."""
@@ -161,10 +172,10 @@ class _Shrinking:
         pairs.sort(key=lambda pair: bool(pair[0].kept))
         return tuple(self.said(knob.axis, knob.size(level)) for knob, level in pairs)
 
-    def row(self, found: Found, amount: int | None = None) -> Row:
+    def row(self, found: Found, amount: int | None = None, cost: str = "") -> Row:
         """A choice as a line of a table."""
         sizes = tuple("/".join(map(str, k.sizes(n))) for k, n in zip(self.knobs, found.levels, strict=True))
-        return Row(sizes, round(found.amount) if amount is None else amount, found.lost)
+        return Row(sizes, round(found.amount) if amount is None else amount, found.lost, cost)
 
     def unmet(self) -> GrowError:
         """No sizes are small enough."""

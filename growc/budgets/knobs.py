@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -32,6 +33,15 @@ from growc.resolve.bound import Bound
 
 Said = Callable[[ast.AxisRef, Expr], ast.Statement]
 """The statement that gives an axis of width a size."""
+
+Lost = Callable[[Sequence[Space], Sequence[Fraction]], Floats]
+"""What shares of some atoms lose."""
+
+WHOLE = ("hidden", "channels")
+"""Axes of width whose units are a part of all that the model carries on."""
+
+INSIDE = math.sqrt(0.5)
+"""What a part of an axis inside of branches counts: a layer has branches of two kinds."""
 
 PLACE = 2
 """Levels at which an axis is tried, so that the others follow."""
@@ -111,13 +121,7 @@ class Trials:
         return True
 
 
-def width(
-    trials: Trials,
-    axis: ast.AxisRef,
-    said: Said,
-    lost: Callable[[Sequence[Space], Sequence[Fraction]], Floats],
-    multiples: int,
-) -> Knob:
+def width(trials: Trials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: int) -> Knob:
     """The knob of an axis of width that shrinks."""
     before = today(trials, axis, said)
     parts = math.gcd(*before)
@@ -127,18 +131,14 @@ def width(
     if len(kept) < PLACE:
         return Knob(axis, before, parts, (parts,), np.zeros(1))
     atoms = _atoms(trials, said(axis, size_said(axis, before, shares[-2])), shares[-2], axis)
-    return Knob(axis, before, parts, tuple(kept), lost(sorted_atoms(atoms), shares), frozenset(atoms))
+    factor = 1.0 if axis.name in WHOLE else INSIDE
+    return Knob(axis, before, parts, tuple(kept), factor * lost(list(atoms), shares), frozenset(atoms))
 
 
 def today(trials: Trials, axis: ast.AxisRef, said: Said) -> tuple[int, ...]:
     """The distinct sizes of an axis that can change."""
     name = axis if isinstance(axis, TensorAxis) else Name(axis.name)
     return trials.lowered(said(axis, name)).summaries[-1].before
-
-
-def sorted_atoms(atoms: dict[Space, int]) -> list[Space]:
-    """Atoms in the order in which they were found."""
-    return list(atoms)
 
 
 def _suits(before: Sequence[int], k: int, parts: int, multiples: int) -> bool:
@@ -165,7 +165,7 @@ def _atoms(trials: Trials, statement: ast.Statement, share: Fraction, axis: ast.
     return found
 
 
-def scored(c: Result, ranking: ast.Ranking) -> Callable[[Sequence[Space], Sequence[Fraction]], Floats]:
+def scored(c: Result, ranking: ast.Ranking) -> Lost:
     """What shares of atoms lose, by the scores of a ranking: of all that the units add up to, the part that
     goes; the root of the mean of its squares where there are several atoms.
     """
@@ -224,7 +224,7 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
         for k, count in zip(inside, counts, strict=True):
             n = count * level // parts
             known = None if scores is None else scores[k]
-            left = arrangement(ast.SubcloneLayers(Int(n), order), count, lambda expr: n, known)
+            left = arrangement(ast.SubcloneLayers(Int(n), order), count, partial(_number, n), known)
             weights = np.ones(count) if known is None else np.array(known)
             gone = weights[[layer not in left for layer in range(count)]].sum()
             squares += float(gone / weights.sum()) ** 2 if weights.sum() else 0.0
@@ -233,6 +233,10 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
         lost.append(math.sqrt(squares / len(inside)))
     before = tuple(dict.fromkeys(counts))
     return Knob(axis, before, parts, levels, np.array(lost), frozenset(), tuple(kept))
+
+
+def _number(n: int, expr: Expr) -> int:
+    return n
 
 
 def _of_layers(c: Result, order: ast.Order) -> list[list[float]] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import Options, asked_of, compiled, held
 from growc.recipe.layer_orders import Depth
 from growc.resolve.bound import Bound, Resolved
@@ -34,13 +33,9 @@ class Planning:
         """A plan in the class of its model, where that has one. Raises GrowError where it cannot hold it."""
         return held(result)
 
-    def refused(self, result: Result) -> GrowError | None:
-        """Why the class of a model cannot hold a plan."""
-        try:
-            self.held(result)
-        except GrowError as error:
-            return error
-        return None
+    def has_class(self, c: Result) -> bool:
+        """Whether a class with a config stores the results."""
+        return hasattr(c.model, "holder") and self.options.get("keep_class", True)
 
     def _analysis(self, *, once: bool) -> Analysis:
         """The analysis of the model; layers move in it, so that it then serves once."""

@@ -24,7 +24,7 @@ MOST = 200_000
 NEAR = 0.02
 """A budget is met where no more than this part of it is left."""
 
-APART = 1 / 16
+APART = 1 / 10
 """Two choices are different where the share of some axis differs by so much."""
 
 REFINED = 24

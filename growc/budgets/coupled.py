@@ -1,0 +1,109 @@
+"""Axes that a class of transformers ties to each other: these change together, where its config says so.
+
+Needs: the knobs of a budget, plans of the model. Gives: the knobs that a class can hold. Each axis is planned
+alone, once, at a size that suits all axes; what the class makes follow it belongs to it from then on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from growc.algebra.space import Space, atoms_of, find
+from growc.budgets.knobs import INSIDE, Knob, Lost, Said, size_said
+from growc.budgets.planning import Planning
+from growc.errors.diagnostic import GrowError
+from growc.passes.compilation import Result
+from growc.resolve.bound import Bound, Resolved
+
+OUTSIDE = ("vocab", "positions")
+"""Axes that no size of another one follows from."""
+
+
+@dataclass(frozen=True)
+class Coupling:
+    """Knobs that a class can hold, and what is to be known of those that it cannot."""
+
+    knobs: list[Knob]
+    notes: tuple[str, ...] = ()
+
+
+def coupled(
+    planning: Planning,
+    above: Resolved,
+    bound: Bound,
+    c: Result,
+    knobs: Sequence[Knob],
+    said: Said,
+    lost: Lost,
+) -> Coupling:
+    """The knobs, as the class of the model ties them. Raises GrowError for one that it cannot change."""
+    if not planning.has_class(c) or c.depth.changed:
+        return Coupling(list(knobs))
+    share = _share(c)
+    made: list[Knob] = []
+    refused: list[tuple[Knob, GrowError]] = []
+    for knob in knobs:
+        if knob.kept or len(knob.levels) < 2:
+            made.append(knob)
+            continue
+        tried = share if _has(knob, share) else knob.share(len(knob.levels) - 2)
+        statement = said(knob.axis, size_said(knob.axis, knob.before, tried))
+        try:
+            plan = planning.held(planning.of((*above.statements, replace(bound, statement=statement))))
+            made.append(_following(c, plan, knob, tried, lost))
+        except GrowError as found:
+            refused.append((knob, found))
+    notes = []
+    for knob, error in refused:
+        leader = next((one for one in made if knob.atoms <= one.atoms), None)
+        if leader is None:
+            raise error
+        notes.append(f"`{knob.axis.name}` follows `{leader.axis.name}`: the class has no config for it alone")
+    taken = [
+        one
+        for k, one in enumerate(made)
+        if one.kept
+        or not any(one.atoms <= other.atoms for other in [*made[:k], *_larger(made[k + 1 :], one)])
+    ]
+    return Coupling(taken, tuple(notes))
+
+
+def _larger(behind: Sequence[Knob], one: Knob) -> list[Knob]:
+    """Those that have all atoms of another one, and more."""
+    return [other for other in behind if one.atoms < other.atoms]
+
+
+def _share(c: Result) -> Fraction:
+    """A share that all axes can have at once: the largest below one."""
+    sizes = [size for name in c.roles.axes if name not in OUTSIDE for size in c.roles.sizes(name)]
+    parts = math.gcd(*sizes)
+    return Fraction(parts - 1, parts) if parts > 1 else Fraction(1, 2)
+
+
+def _has(knob: Knob, share: Fraction) -> bool:
+    return any(knob.share(level) == share for level in range(len(knob.levels)))
+
+
+def _following(c: Result, plan: Result, knob: Knob, share: Fraction, lost: Lost) -> Knob:
+    """The knob with all atoms that follow it, at the sizes that suit them. Raises ValueError where what
+    follows does so in no proportion.
+    """
+    before, after = c.lowered.sizes, plan.lowered.sizes
+    every = dict.fromkeys(map(find, atoms_of(s for use in c.graph.uses() for s in c.axes.of(use))))
+    changed = {atom: before.of(atom)[0] for atom in every if after.of(atom)[0] != before.of(atom)[0]}
+    others = [atom for atom in changed if atom not in knob.atoms]
+    fitting = [k for k in range(len(knob.levels)) if _whole(changed, knob.share(k))]
+    shares = [knob.share(k) for k in fitting]
+    squares = knob.lost[fitting] ** 2 + ((INSIDE * lost(others, shares)) ** 2 if others else 0.0)
+    levels = tuple(knob.levels[k] for k in fitting)
+    atoms = knob.atoms.union(atom for atom, size in changed.items() if after.of(atom)[0] == size * share)
+    return replace(knob, levels=levels, lost=np.sqrt(squares), atoms=atoms)
+
+
+def _whole(sizes: dict[Space, int], share: Fraction) -> bool:
+    return all((size * share).denominator == 1 for size in sizes.values())

@@ -1,0 +1,53 @@
+"""Choices of sizes, measured: each is written into a folder for temporary files, run, and removed.
+
+Needs: planned choices, the recipe's last `measure importance`. Gives: what each costs on its samples: the
+loss where the model has one, else the KL, else r.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.progress import Progress, quiet
+from growc.errors.source import Span
+from growc.formats.protocol import form_of
+from growc.reports.calibration import Outcome, calibrated
+from growc.system.workshop import scratch_folder
+
+if TYPE_CHECKING:
+    from growc.passes.compilation import Result
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a choice costs: the less the better; and in words."""
+
+    cost: float
+    text: str
+
+
+def measured(c: Result, span: Span, progress: Progress = quiet) -> Measured:
+    """What a plan costs on calibration data. Raises GrowError (G214, G309) where that cannot be measured."""
+    if not c.path.exists():
+        message = "this version measures candidates of models on disk, and this one is in memory"
+        remedy = "leave `candidates` out: the scores alone decide then"
+        raise GrowError(Diagnostic("G309", message, span, help=remedy))
+    with scratch_folder() as folder:
+        target = folder / f"candidate{c.path.suffix}"
+        inner = folder / "made"
+        inner.mkdir()
+        files = form_of(c.path).write(c, inner, target, progress)
+        outcome, reason = calibrated(c, files[-1], None, progress)
+    if outcome is None:
+        raise GrowError(Diagnostic("G403", f"candidates cannot be measured: {reason}", span))
+    return _of(outcome)
+
+
+def _of(outcome: Outcome) -> Measured:
+    if outcome.after is not None and outcome.before is not None:
+        return Measured(outcome.after.mean, f"loss {outcome.after.mean:.4f}")
+    if outcome.kl is not None:
+        return Measured(outcome.kl, f"KL {outcome.kl:.4f}")
+    return Measured(outcome.relative, f"r {outcome.relative:.1e}")
