@@ -1,1 +1,1 @@
-"""Budgets instead of sizes: searches the sizes of axes that meet a budget, and says them as plain statements."""
+"""Budgets instead of sizes: finds sizes of axes that meet a budget, and says them as plain statements."""

@@ -6,7 +6,7 @@ has today.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from growc.budgets.knobs import Knob
 from growc.budgets.polynomial import Cost, Polynomial, Shares
@@ -36,22 +36,21 @@ def cost_of(parts: Parts, knobs: Sequence[Knob], count: int) -> Cost:
     levels = next((knob.kept for knob in knobs if knob.kept), ((),))
     made = []
     for kept in levels:
-        there = (part for home, part in by_home.items() if _stays(home, kept))
+        there = (part.times(_times(home, kept)) for home, part in by_home.items())
         made.append(sum(there, Polynomial()))
     return Cost(tuple(made), count)
 
 
-def _stays(home: Home | None, kept: Sequence[Sequence[int] | None]) -> bool:
-    if home is None or not kept:
-        return True
-    own = kept[home[0]]
-    return own is None or home[1] in own
+def _times(home: Home | None, kept: Sequence[Sequence[int] | None]) -> int:
+    """How often a layer stands among those of the result."""
+    own = None if home is None or not kept else kept[home[0]]
+    return 1 if home is None or own is None else own.count(home[1])
 
 
 def parameters(c: Result, shares: Shares) -> Parts:
     """The stored float weight elements, as `expect parameters` counts them."""
     for use in counted(c):
-        yield home_of(c, use), _elements(c, use, shares)
+        yield home_of(c, use), elements(c, use, shares)
 
 
 def counted(c: Result) -> list[Value]:
@@ -67,7 +66,7 @@ def counted(c: Result) -> list[Value]:
     return found
 
 
-def _elements(c: Result, use: Value, shares: Shares) -> Polynomial:
+def elements(c: Result, use: Value, shares: Shares) -> Polynomial:
     """How many numbers a weight has; one whose axes are not told apart stays as it is."""
     assert use.weight is not None
     made = shares.product(shares.of(space) for space in c.axes.of(use))
@@ -94,6 +93,3 @@ def _readers(use: Value) -> list[Node]:
     laid_out = list(chain(use))
     last = laid_out[-1].outputs[0] if laid_out else use
     return [node for node, _ in last.users]
-
-
-Quantities = Mapping[str, Callable[[Result, Shares], Parts]]

@@ -41,12 +41,10 @@ def coupled(
     said: Said,
     lost: Lost,
 ) -> Coupling:
-    """The knobs, as the class of the model ties them. Raises GrowError for one that it cannot change."""
-    if not planning.has_class(c) or c.depth.changed:
-        return Coupling(list(knobs))
+    """The knobs as the class of the model ties them; one that it cannot change alone follows, or stays."""
     share = _share(c)
     made: list[Knob] = []
-    refused: list[tuple[Knob, GrowError]] = []
+    refused: list[Knob] = []
     for knob in knobs:
         if knob.kept or len(knob.levels) < 2:
             made.append(knob)
@@ -56,21 +54,26 @@ def coupled(
         try:
             plan = planning.held(planning.of((*above.statements, replace(bound, statement=statement))))
             made.append(_following(c, plan, knob, tried, lost))
-        except GrowError as found:
-            refused.append((knob, found))
-    notes = []
-    for knob, error in refused:
-        leader = next((one for one in made if knob.atoms <= one.atoms), None)
-        if leader is None:
-            raise error
-        notes.append(f"`{knob.axis.name}` follows `{leader.axis.name}`: the class has no config for it alone")
+        except GrowError:
+            refused.append(knob)
     taken = [
         one
         for k, one in enumerate(made)
         if one.kept
         or not any(one.atoms <= other.atoms for other in [*made[:k], *_larger(made[k + 1 :], one)])
     ]
-    return Coupling(taken, tuple(notes))
+    followed = [*refused, *(one for one in made if one not in taken)]
+    return Coupling(taken, tuple(_told(knob, taken) for knob in followed))
+
+
+def _told(knob: Knob, taken: Sequence[Knob]) -> str:
+    leader = next((one.axis.name for one in taken if knob.atoms <= one.atoms), "")
+    name = knob.axis.name
+    return (
+        f"`{name}` follows `{leader}` in the class"
+        if leader
+        else f"`{name}` stays: the class ties it to others"
+    )
 
 
 def _larger(behind: Sequence[Knob], one: Knob) -> list[Knob]:

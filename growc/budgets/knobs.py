@@ -7,10 +7,10 @@ GrowError for an axis that the model lacks, or that cannot change.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from growc.passes.lowering.scopes import runs_in
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis
+from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis, evaluate
 from growc.recipe.layer_orders import arrangement, by_scores
 from growc.recipe.ranking_rules import RANKINGS
 from growc.resolve.bound import Bound
@@ -42,6 +42,9 @@ WHOLE = ("hidden", "channels")
 
 INSIDE = math.sqrt(0.5)
 """What a part of an axis inside of branches counts: a layer has branches of two kinds."""
+
+TIMES = 16
+"""How much larger an axis becomes at most."""
 
 PLACE = 2
 """Levels at which an axis is tried, so that the others follow."""
@@ -73,6 +76,23 @@ class Knob:
     def size(self, level: int) -> Expr:
         """Its size at a level, as a recipe says it."""
         return size_said(self.axis, self.before, self.share(level))
+
+    def nearest(self, factor: Fraction) -> int:
+        """The level that is nearest to a factor; of two, the larger."""
+        wanted = factor * self.of
+        above = bisect_left(self.levels, wanted)
+        if above == len(self.levels):
+            return above - 1
+        return above if above == 0 or 2 * wanted >= self.levels[above - 1] + self.levels[above] else above - 1
+
+    def turn(self, level: int) -> Fraction:
+        """The smallest factor to which a level is the nearest."""
+        own = self.share(level)
+        return own if level == 0 else (self.share(level - 1) + own) / 2
+
+    def turns(self) -> list[Fraction]:
+        """The factors at which another level becomes the nearest."""
+        return [self.turn(level) for level in range(len(self.levels))]
 
     def stays(self, level: int) -> bool:
         """Whether it keeps its size at a level."""
@@ -133,6 +153,24 @@ def width(trials: Trials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: 
     atoms = _atoms(trials, said(axis, size_said(axis, before, shares[-2])), shares[-2], axis)
     factor = 1.0 if axis.name in WHOLE else INSIDE
     return Knob(axis, before, parts, tuple(kept), factor * lost(list(atoms), shares), frozenset(atoms))
+
+
+def wider(trials: Trials, axis: ast.AxisRef, said: Said, multiples: int) -> Knob:
+    """The knob of an axis of width that grows."""
+    before = today(trials, axis, said)
+    parts = math.gcd(*before)
+    steps = (n for n in range(1, parts + 1) if parts % n == 0)
+    fitting = (
+        n for n in steps if trials.fits(said(axis, size_said(axis, before, Fraction(parts + n, parts))))
+    )
+    step = next(fitting, 0)
+    if not step:
+        trials.lowered(said(axis, size_said(axis, before, Fraction(2))))  # says why
+    levels = range(parts, TIMES * parts + 1, step or parts)
+    kept = tuple(k for k in levels if _suits(before, k, parts, multiples))
+    share = Fraction(kept[1], parts) if len(kept) > 1 else Fraction(2)
+    atoms = _atoms(trials, said(axis, size_said(axis, before, share)), share, axis)
+    return Knob(axis, before, parts, kept, np.zeros(len(kept)), frozenset(atoms))
 
 
 def today(trials: Trials, axis: ast.AxisRef, said: Said) -> tuple[int, ...]:
@@ -208,12 +246,7 @@ def _scores(rankings: Rankings, ranking: ast.Ranking, atom: Space) -> Floats:
 
 def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
     """The knob of the layers, which become fewer."""
-    if c.depth.changed:
-        message = "this version finds numbers of layers where no statement above has moved layers"
-        raise GrowError(Diagnostic("G209", message, axis.span, help="write it above the statement on layers"))
-    inside = [c.layers.runs.index(run) for run in runs_in(c.layers, bound.scopes, axis.span)]
-    inside = [k for k in inside if bound.scopes or k not in c.kept.runs]
-    counts = [len(c.layers.runs[k].layers) for k in inside]
+    inside, counts = _runs(c, axis, bound)
     parts = math.gcd(*counts)
     scores = _of_layers(c, order)
     levels = tuple(range(1, parts + 1))
@@ -224,7 +257,7 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
         for k, count in zip(inside, counts, strict=True):
             n = count * level // parts
             known = None if scores is None else scores[k]
-            left = arrangement(ast.SubcloneLayers(Int(n), order), count, partial(_number, n), known)
+            left = arrangement(ast.SubcloneLayers(Int(n), order), count, _literal, known)
             weights = np.ones(count) if known is None else np.array(known)
             gone = weights[[layer not in left for layer in range(count)]].sum()
             squares += float(gone / weights.sum()) ** 2 if weights.sum() else 0.0
@@ -235,8 +268,35 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
     return Knob(axis, before, parts, levels, np.array(lost), frozenset(), tuple(kept))
 
 
-def _number(n: int, expr: Expr) -> int:
-    return n
+def deeper(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
+    """The knob of the layers, which become more."""
+    inside, counts = _runs(c, axis, bound)
+    parts = math.gcd(*counts)
+    levels = tuple(range(parts, TIMES * parts + 1))
+    kept = []
+    for level in levels:
+        own: list[tuple[int, ...] | None] = [None] * len(c.layers.runs)
+        for k, count in zip(inside, counts, strict=True):
+            n = count * level // parts
+            own[k] = tuple(arrangement(ast.Stack(Int(n), order), count, _literal))
+        kept.append(tuple(own))
+    before = tuple(dict.fromkeys(counts))
+    return Knob(axis, before, parts, levels, np.zeros(len(levels)), frozenset(), tuple(kept))
+
+
+def _runs(c: Result, axis: ast.AxisRef, bound: Bound) -> tuple[list[int], list[int]]:
+    """The runs of layers that a statement moves, and how many layers each has."""
+    if c.depth.changed:
+        message = "this version finds numbers of layers where no statement above has moved layers"
+        raise GrowError(Diagnostic("G209", message, axis.span, help="write it above the statement on layers"))
+    inside = [c.layers.runs.index(run) for run in runs_in(c.layers, bound.scopes, axis.span)]
+    inside = [k for k in inside if bound.scopes or k not in c.kept.runs]
+    return inside, [len(c.layers.runs[k].layers) for k in inside]
+
+
+def _literal(expr: Expr) -> int:
+    """What an expression without names comes to."""
+    return evaluate(expr, lambda axis: 0)
 
 
 def _of_layers(c: Result, order: ast.Order) -> list[list[float]] | None:

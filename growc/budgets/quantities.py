@@ -1,15 +1,175 @@
-"""The quantities of budgets: what each counts of a model, and of a plan."""
+"""The quantities of budgets: what each counts of a model, as parts whose costs follow from sizes.
+
+A plan is counted in the same way as the model, at its own sizes; parameters as `expect parameters` does.
+"""
 
 from __future__ import annotations
 
-from growc.budgets.costs import Parts, parameters
-from growc.budgets.polynomial import Shares
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from growc.algebra.space import Space, find
+from growc.budgets.costs import Parts, cost_of, counted, elements, home_of, parameters
+from growc.budgets.polynomial import Polynomial, Shares
+from growc.ir.graph import Value
+from growc.passes.axes.queries import Flow
+from growc.passes.axes.routing import fewest
 from growc.passes.compilation import Result
+from growc.passes.finish.certify import nbytes, width
+from growc.passes.heads.unpack_qkv import ancestors
+from growc.passes.roles.indexed_axes import token_inputs
+from growc.reports.flops import count, sizes_of_all, vocabulary
+from growc.reports.products import terms_of
+
+FLOAT = "float32"
+"""The type of what a model computes where that is not known."""
 
 
-def parts_of(quantity: str, c: Result, shares: Shares, budget: object) -> Parts:
+@dataclass(frozen=True)
+class Held:
+    """What memory holds beside weights: keys and values, or states, of a batch of sequences of a length."""
+
+    batch: int = 1
+    length: int = 1
+
+
+def parts_of(quantity: str, c: Result, shares: Shares, held: Held) -> Parts:
+    """What the parts of a model cost, as functions of its sizes."""
+    return QUANTITIES[quantity](c, shares, held)
+
+
+def amount_of(quantity: str, c: Result, held: Held) -> int:
+    """What a plan costs."""
+    if quantity == "parameters":
+        return c.plan.parameters[1]
+    if quantity == "flops":
+        source = count(c.first)
+        return round(count(c, sizes=source.inputs).forward)
+    today = Shares(0, {}, c.lowered.sizes.current)
+    return round(cost_of(parts_of(quantity, c, today, held), (), 0).exact(0, ()))
+
+
+def _parameters(c: Result, shares: Shares, held: Held) -> Parts:
     return parameters(c, shares)
 
 
-def amount_in(quantity: str, c: Result, budget: object) -> int:
-    return c.plan.parameters[1]
+# ------------------------------------------------------------------------------------------ active parameters
+
+
+def _active(c: Result, shares: Shares, held: Held) -> Parts:
+    """The parameters that one token meets: of experts as many as are chosen for it."""
+    chosen = {find(space): fewest(ranking) for ranking, space in c.axes.ranked.items()}
+    routing = {v for ranking in c.axes.ranked for v in ancestors(ranking.input(0))}
+    alone = dict(_alone(c, chosen))
+    for use in counted(c):
+        home, whole = home_of(c, use), elements(c, use, shares)
+        stack = None if use in routing else next((s for s in map(find, c.axes.of(use)) if s in chosen), None)
+        if use in alone:
+            whole = whole.times(alone[use])
+        elif stack is not None:
+            whole = _of_chosen(shares.of(stack), chosen[stack], whole)
+        yield home, whole
+
+
+def _of_chosen(there: Polynomial, most: int, whole: Polynomial) -> Polynomial:
+    """What is met of a stack: as much as chosen units have, however many there are."""
+    if len(there.terms) > 1:
+        return whole
+    (powers, value), *_ = there.terms.items()
+    return Polynomial(
+        {
+            tuple(a - b for a, b in zip(own, powers, strict=True)): amount * Fraction(most) / value
+            for own, amount in whole.terms.items()
+        }
+    )
+
+
+def _alone(c: Result, chosen: dict[Space, int]) -> Iterator[tuple[Value, Fraction]]:
+    """The weights of networks of which each serves one unit, and which part of them a token meets."""
+    for experts in c.axes.experts:
+        space = find(c.axes.of(experts.whole)[experts.axis])
+        if space in chosen:
+            met = Fraction(chosen[space], c.lowered.sizes.of(space)[0])
+            yield from ((use, met) for uses in experts.networks.values() for use in uses)
+
+
+# ------------------------------------------------------------------------------------------ FLOPs
+
+
+def _flops(c: Result, shares: Shares, held: Held) -> Parts:
+    """The FLOPs of a forward pass for one token or sample, as `inspect` counts them."""
+    source = count(c.first)
+    counted_at = count(c, sizes=source.inputs)
+    ids = token_inputs(Flow(c.axes), vocabulary(c))
+    _, sizes = sizes_of_all(c, ids, source.inputs)
+    for instance in c.axes.instances:
+        for product, number in terms_of(c, instance, sizes) or ():
+            made = Polynomial.constant(Fraction(2 * number, counted_at.units), shares.count)
+            for at, axis, result in product.over:
+                value = instance.node.outputs[at] if result else instance.node.required(at)
+                made = made * _relative(shares, c.axes.of(value)[axis])
+            yield c.layers.home.get(instance.node), made
+
+
+def _relative(shares: Shares, space: Space) -> Polynomial:
+    """The size of a space in relation to today's."""
+    size = shares.of(space)
+    today = size.at(shares.ones)
+    return size.times(1 / today) if today else Polynomial.constant(1, shares.count)
+
+
+# ------------------------------------------------------------------------------------------ memory
+
+
+def _memory(c: Result, shares: Shares, held: Held) -> Parts:
+    """The bytes of all stored tensors, and of what a batch of sequences keeps between two steps."""
+    triples = zip(c.assembled.weights, c.assembled.uses, c.assembled.sources, strict=True)
+    for plan, uses, source in triples:
+        each = Fraction(nbytes(plan, source), max(plan.elements, 1))
+        yield home_of(c, uses[0]), elements(c, uses[0], shares).times(each)
+    yield from _keys_and_values(c, shares, held)
+    yield from _states(c, shares, held)
+
+
+def _keys_and_values(c: Result, shares: Shares, held: Held) -> Parts:
+    """What every attention keeps of each token: the keys and values of its key/value heads."""
+    for attention in c.roles.attention:
+        heads = shares.product(map(shares.of, c.roles.without_groups(attention.heads)))
+        both = [*attention.depths, *attention.depths][:2]
+        depth = sum((shares.product(map(shares.of, own)) for own in both), Polynomial())
+        values = [instance.node.required(k) for instance, k in attention.operands[1:]]
+        bytes_each = width(next((v.dtype for v in values if v.dtype), FLOAT))
+        home = c.layers.home.get(attention.node)
+        yield home, (heads * depth).times(bytes_each * held.batch * held.length)
+
+
+def _states(c: Result, shares: Shares, held: Held) -> Parts:
+    """What recurrent operators keep of each sequence, and the states that the model is fed, but for keys and
+    values: those have an axis of tokens.
+    """
+    for instance in c.axes.instances:
+        if instance.line.treatment == "recurrent":
+            node = instance.node
+            spaces = c.axes.of(node.outputs[0])[-1:]
+            number = max(1, len(node.outputs) - 1)
+            unit = shares.product(map(shares.of, spaces))
+            yield (
+                c.layers.home.get(node),
+                unit.times(number * held.batch * width(node.outputs[0].dtype or FLOAT)),
+            )
+    for past, _ in c.graph.states:
+        fixed = [space for space in c.axes.of(past) if find(space).static]
+        if len(fixed) + 1 == len(c.axes.of(past)):  # all but the batch
+            unit = shares.product(map(shares.of, fixed))
+            yield None, unit.times(held.batch * width(past.dtype or FLOAT))
+
+
+Counting = Callable[[Result, Shares, Held], Parts]
+
+QUANTITIES: dict[str, Counting] = {
+    "parameters": _parameters,
+    "active_parameters": _active,
+    "flops": _flops,
+    "memory": _memory,
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from types import UnionType
 from typing import Literal, TypeVar, cast
 
@@ -113,6 +114,33 @@ def evaluate(expr: Expr, size: Callable[[Named], int]) -> int:
     value = fold(expr, size, "G312" if names(expr) else "G212")
     assert value is not None
     return value
+
+
+def fraction(expr: Expr, size: Callable[[Named], int | Fraction]) -> Fraction:
+    """As `evaluate`, but quotients need not come out whole. Raises GrowError for a division by zero."""
+    match expr:
+        case Int():
+            return Fraction(expr.value)
+        case Name() | TensorAxis():
+            return Fraction(size(expr))
+        case Neg():
+            return -fraction(expr.operand, size)
+        case Call():
+            pair = fraction(expr.first, size), fraction(expr.second, size)
+            return min(pair) if expr.function == "min" else max(pair)
+        case Binary():
+            left, right = fraction(expr.left, size), fraction(expr.right, size)
+            if expr.operator == "/" and right == 0:
+                raise GrowError(Diagnostic("G312", "division by zero", expr.right.span, "this is 0"))
+            match expr.operator:
+                case "+":
+                    return left + right
+                case "-":
+                    return left - right
+                case "*":
+                    return left * right
+                case "/":
+                    return left / right
 
 
 def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") -> int | None:

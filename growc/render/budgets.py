@@ -20,16 +20,19 @@ def budget_lines(decided: Sequence[Decision]) -> Iterator[str]:
 
 def _table(one: Decision) -> Iterator[str]:
     measured = any(row.cost for row in one.rows)
-    head = [*one.axes, one.quantity.replace("_", " "), "lost", *(["on samples"] if measured else []), ""]
+    scored = any(row.lost for row in one.rows)
+    told = [*(["lost"] if scored else []), *(["on samples"] if measured else [])]
+    head = [*one.axes, one.quantity.replace("_", " "), *told, ""]
     rows = [head]
     for k, row in enumerate(one.rows):
-        rows.append(_cells(one, row, measured, "taken" if k == 0 else ""))
+        rows.append(_cells(one, row, scored, measured, "taken" if k == 0 else ""))
     for row in one.near:
         place = "the next below" if row.amount <= one.limit else "beyond the budget"
-        rows.append(_cells(one, row, measured, place))
+        rows.append(_cells(one, row, scored, measured, place))
     return table(rows, ">" * (len(head) - 1) + "<")
 
 
-def _cells(one: Decision, row: Row, measured: bool, told: str) -> list[str]:
+def _cells(one: Decision, row: Row, scored: bool, measured: bool, told: str) -> list[str]:
     amount = size_of(row.amount) if one.quantity == "memory" else count(row.amount)
-    return [*row.sizes, amount, f"{row.lost:.1%}", *([row.cost] if measured else []), told]
+    lost = [f"{row.lost:.1%}"] if scored else []
+    return [*row.sizes, amount, *lost, *([row.cost] if measured else []), told]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from growc.errors.diagnostic import Diagnostic
 from growc.recipe import syntax_tree as rc
-from growc.recipe.expression import Expr, Int, fold
+from growc.recipe.expression import Expr, Int, fold, names
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.ranking_rules import RANKINGS
 
@@ -69,6 +69,7 @@ def check_budget(statement: rc.Undecided, scopes: tuple[rc.Scope, ...]) -> Itera
     yield from _relation(statement)
     yield from _axes(statement)
     yield from _held(statement)
+    yield from _amounts(statement)
     yield from _at_least_one(statement.multiples, "a multiple")
     if isinstance(statement, rc.Budget):
         yield from _at_least_one(statement.candidates, "a number of candidates", fixed=True)
@@ -115,6 +116,20 @@ def _held(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
         yield Diagnostic("G204", message, statement.batch.span, help=f"it is for {example}")
     for expr, what in ((statement.batch, "a batch"), (statement.length, "a length")):
         yield from _at_least_one(expr, what)
+
+
+def _amounts(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
+    """Amounts of the model stand in the budget itself, and memory has none without a batch."""
+    others = [statement.multiples, statement.batch, statement.length]
+    others += [statement.candidates] if isinstance(statement, rc.Budget) else []
+    found = [name for expr in others if expr is not None for name in names(expr)]
+    found = [name for name in found if name.name in rc.QUANTITIES]
+    found += [name for name in names(statement.limit) if name.name == "memory"]
+    for name in found:
+        message = f"`{name.name}` has no value here"
+        yield Diagnostic(
+            "G201", message, name.span, help="`parameters` and `flops` stand behind `<=` and `>=`"
+        )
 
 
 def _sizes_are_free(ranking: rc.Ranking) -> Iterator[Diagnostic]:

@@ -100,6 +100,62 @@ class Recipe:
         """`subclone AXIS to SIZE by RANKING [RESCALING]`, and `subclone layers to SIZE by ORDER`."""
         return self._said(f"subclone {axis} to {to} by {_ranking(by, seed, file)} {rescaling}")
 
+    def subclone_to(
+        self,
+        budget: str,
+        *,
+        over: Iterable[str],
+        by: str,
+        at: tuple[Number, Number] | None = None,
+        rescaling: str = "",
+        seed: Number | None = None,
+        file: str = "",
+        layers: str = "",
+        multiples: Number | None = None,
+        candidates: Number | None = None,
+    ) -> Recipe:
+        """`subclone to BUDGET [at batch N length N] over AXIS, … by RANKING [RESCALING] [layers by ORDER]
+        [multiples of EXPR] [candidates N]`; the budget is a comparison, `"parameters <= parameters / 2"`.
+        """
+        behind = (f" layers by {layers}" if layers else "") + _multiples(multiples)
+        behind += "" if candidates is None else f" candidates {candidates}"
+        how = f"by {_ranking(by, seed, file)} {rescaling}"
+        return self._said(f"subclone to {budget}{_held(at)} over {', '.join(over)} {how}{behind}")
+
+    def widen_to(
+        self,
+        budget: str,
+        *,
+        over: Iterable[str],
+        fill: str,
+        at: tuple[Number, Number] | None = None,
+        layers: str = "",
+        layers_fill: str = "",
+        layers_zero_outputs: bool = False,
+        multiples: Number | None = None,
+        **options: Unpack[Options],
+    ) -> Recipe:
+        """`widen to BUDGET [at batch N length N] over AXIS, … in proportion with FILL [OPTION…]
+        [layers by ORDER [with FILL] [with zero outputs]] [multiples of EXPR]`.
+        """
+        new = _new_layers(layers_fill, layers_zero_outputs)
+        order = f" layers by {layers}{new}" if layers or new else ""
+        how = f"in proportion with {fill}{_options(options)}{order}{_multiples(multiples)}"
+        return self._said(f"widen to {budget}{_held(at)} over {', '.join(over)} {how}")
+
+    def subclone_total(
+        self,
+        axis: str,
+        *,
+        total: Number,
+        by: str,
+        rescaling: str = "",
+        seed: Number | None = None,
+        file: str = "",
+    ) -> Recipe:
+        """`subclone AXIS to total EXPR by RANKING [RESCALING]`."""
+        return self._said(f"subclone {axis} to total {total} by {_ranking(by, seed, file)} {rescaling}")
+
     def reorder(self, axis: str, *, by: str, seed: Number | None = None, file: str = "") -> Recipe:
         """`reorder AXIS by RANKING`."""
         return self._said(f"reorder {axis} by {_ranking(by, seed, file)}")
@@ -213,6 +269,15 @@ def _ranking(by: str, seed: Number | None, file: str) -> str:
 
 def _new_layers(fill: str, zero_outputs: bool) -> str:
     return (f" with {fill}" if fill else "") + (" with zero outputs" if zero_outputs else "")
+
+
+def _held(at: tuple[Number, Number] | None) -> str:
+    """The batch and the length of sequences that memory is of."""
+    return "" if at is None else f" at batch {at[0]} length {at[1]}"
+
+
+def _multiples(of: Number | None) -> str:
+    return "" if of is None else f" multiples of {of}"
 
 
 def _range(layers: Layers) -> str:

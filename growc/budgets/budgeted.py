@@ -1,0 +1,144 @@
+"""A budget on a model: the axes that it is over, what the model costs, and choices of sizes as statements.
+
+Needs: a budget, what stands above it, plans of the model. Gives: what searches for sizes share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import partial
+
+from growc import grammar
+from growc.budgets.costs import cost_of, shares_of
+from growc.budgets.expressions import value_in
+from growc.budgets.knobs import Knob, Trials
+from growc.budgets.planning import Planning
+from growc.budgets.polynomial import Cost
+from growc.budgets.quantities import Held, amount_of, parts_of
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.passes.compilation import Result
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr
+from growc.resolve.bound import Bound, Decision, Resolved, Row
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A level of each axis, planned: the statements, what the plan costs, what it loses by the scores."""
+
+    levels: tuple[int, ...]
+    items: tuple[ast.Statement, ...]
+    amount: int
+    lost: float
+    c: Result
+
+
+class Budgeted:
+    """What a budget of either direction knows of its model."""
+
+    def __init__(self, planning: Planning, above: Resolved, bound: Bound) -> None:
+        self.planning, self.above, self.bound = planning, above, bound
+        statement = bound.statement
+        assert isinstance(statement, ast.Budget | ast.Proportion)
+        self.asked = statement
+        self.c = planning.of(above.statements)
+        self.trials = Trials(self.c, bound)
+        batch, length = (None if e is None else self.number(e) for e in (statement.batch, statement.length))
+        self.sequences = Held(batch or 1, length or 1)
+        self.notes: tuple[str, ...] = ()
+        self.take(self.found_knobs())
+        given = self.value(statement.limit)
+        self.limit = math.floor(given) if isinstance(statement, ast.Budget) else math.ceil(given)
+
+    def take(self, knobs: Sequence[Knob]) -> None:
+        """The axes from now on, and what the model costs by them."""
+        self.knobs = list(knobs)
+        self.shares = shares_of(self.c, self.knobs)
+        self.cost = self.cost_in(self.asked.quantity)
+
+    def found_knobs(self) -> list[Knob]:
+        """The knobs of the axes that the budget is over."""
+        raise NotImplementedError
+
+    def said(self, axis: ast.AxisRef, size: Expr) -> ast.Statement:
+        """The plain statement that gives an axis a size."""
+        raise NotImplementedError
+
+    @property
+    def multiples(self) -> int:
+        """What sizes are multiples of."""
+        return 1 if self.asked.multiples is None else self.number(self.asked.multiples)
+
+    def cost_in(self, quantity: str) -> Cost:
+        """What the model costs, as a function of its sizes."""
+        parts = parts_of(quantity, self.c, self.shares, self.sequences)
+        return cost_of(parts, self.knobs, self.shares.count)
+
+    def plan(self, levels: Sequence[int], lost: float = 0.0) -> Choice:
+        """One choice, planned. Raises GrowError where the model cannot follow."""
+        items = self.items(levels)
+        behind = tuple(
+            replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
+        )
+        c = self.planning.held(self.planning.of((*self.above.statements, *behind)))
+        return Choice(tuple(levels), items, amount_of(self.asked.quantity, c, self.sequences), lost, c)
+
+    def items(self, levels: Sequence[int]) -> tuple[ast.Statement, ...]:
+        """The plain statements of a choice; axes that keep their size have none."""
+        pairs = [(k, level) for k, level in zip(self.knobs, levels, strict=True) if not k.stays(level)]
+        pairs.sort(key=lambda pair: bool(pair[0].kept))
+        return tuple(self.said(knob.axis, knob.size(level)) for knob, level in pairs)
+
+    def row(self, levels: Sequence[int], amount: float, lost: float, cost: str = "") -> Row:
+        """A choice as a line of a table."""
+        sizes = tuple("/".join(map(str, k.sizes(n))) for k, n in zip(self.knobs, levels, strict=True))
+        return Row(sizes, round(amount), lost, cost)
+
+    def decided(self, choice: Choice, rows: Sequence[Row], near: Sequence[Row]) -> Decision:
+        """What the budget comes to."""
+        return Decision(
+            choice.items,
+            " ".join(self.asked.span.text.split()),
+            tuple(knob.axis.name for knob in self.knobs),
+            self.asked.quantity,
+            self.limit,
+            tuple(rows),
+            tuple(near),
+            self.notes,
+            tuple(grammar.format(ast.Recipe(choice.items)).splitlines()),
+        )
+
+    def unmet(self, levels: Sequence[int], amount: float, most: str) -> GrowError:
+        """No sizes meet the budget."""
+        sizes = ", ".join(
+            f"{k.axis.name} {'/'.join(map(str, k.sizes(n)))}" for k, n in zip(self.knobs, levels, strict=True)
+        )
+        asked = f"{self.asked.quantity} {self.asked.relation} {self.limit}"
+        notes = (f"the {most} is {round(amount)}, with {sizes}", *self.notes)
+        return GrowError(
+            Diagnostic("G303", f"no sizes of these axes have {asked}", self.asked.limit.span, notes=notes)
+        )
+
+    # ---------------------------------------------------------------- expressions
+
+    def number(self, expr: Expr) -> int:
+        """An expression that comes out whole. Raises GrowError (G312) where it does not."""
+        found = self.value(expr)
+        if found.denominator != 1:
+            raise GrowError(Diagnostic("G312", f"{found} is no whole number", expr.span))
+        return int(found)
+
+    def value(self, expr: Expr) -> Fraction:
+        """What an expression comes to, by the model as it stands before the budget."""
+        return value_in(
+            expr, self.c, self.bound, {name: partial(self.today, name) for name in ast.QUANTITIES}
+        )
+
+    def today(self, quantity: str) -> Fraction:
+        """What the model costs as it stands before the budget."""
+        deep = next((knob for knob in self.knobs if knob.kept), None)
+        level = 0 if deep is None else deep.nearest(Fraction(1))
+        return self.cost_in(quantity).exact(level, self.shares.ones)

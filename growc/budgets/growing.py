@@ -1,0 +1,131 @@
+"""The sizes that a budget asks for: all axes times one factor, the smallest that reaches it.
+
+Needs: `widen to QUANTITY >= LIMIT over … in proportion with FILL`, plans of the model. Gives: a `Decision`.
+Raises GrowError (G303) where no factor up to 16 reaches the budget, and for what a model cannot follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from growc.budgets.budgeted import Budgeted, Choice
+from growc.budgets.coupled import OUTSIDE
+from growc.budgets.knobs import Knob, deeper, wider
+from growc.budgets.planning import Planning
+from growc.errors.diagnostic import GrowError
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr
+from growc.resolve.bound import Bound, Decision, Resolved
+from growc.resolve.budget_checks import options_on
+
+TRIES = 4
+"""Plans that are made before one has as much as the budget asks for."""
+
+
+class Growing(Budgeted):
+    """`widen to QUANTITY >= LIMIT over AXIS, … in proportion with FILL`."""
+
+    def __init__(self, planning: Planning, above: Resolved, bound: Bound, statement: ast.Proportion) -> None:
+        self.statement = statement
+        super().__init__(planning, above, bound)
+
+    def found_knobs(self) -> list[Knob]:
+        """The knobs of the axes that the budget is over."""
+        made = []
+        for axis in self.statement.axes:
+            if axis.name == "layers":
+                assert self.statement.order is not None
+                made.append(deeper(self.c, axis, self.statement.order, self.bound))
+            else:
+                made.append(wider(self.trials, axis, self.said, self.multiples))
+        return made
+
+    def said(self, axis: ast.AxisRef, size: Expr) -> ast.Statement:
+        """The plain statement that gives an axis a size."""
+        s = self.statement
+        if axis.name == "layers":
+            assert s.order is not None
+            return ast.Stack(size, s.order, s.layer_fill, s.zero_outputs, span=s.span)
+        return ast.Widen(axis, size, s.fill, options_on(axis, s.options), span=s.span)
+
+    def decide(self) -> Decision:
+        """The statements of the smallest sizes in proportion that reach the budget."""
+        if not self.planning.has_class(self.c):
+            return self.reached(self.knobs)
+        wide = [size for knob in self.knobs if not knob.kept for size in knob.before]
+        every = [
+            size for name in self.c.roles.axes if name not in OUTSIDE for size in self.c.roles.sizes(name)
+        ]
+        try:
+            return self.reached(in_steps(self.knobs, math.gcd(*wide)))
+        except GrowError:
+            return self.reached(in_steps(self.knobs, math.gcd(*every)))
+
+    def reached(self, knobs: Sequence[Knob]) -> Decision:
+        """The same, with these axes. A plan may have more than its axes say, where others follow them."""
+        self.take(knobs)
+        limit, beyond = self.limit, 0
+        best: Choice | None = None
+        for _ in range(TRIES):
+            levels = self.reaching(limit - beyond)
+            if best is not None and levels == best.levels:
+                break
+            choice = self.plan(levels)
+            beyond = choice.amount - round(self.amount(levels))
+            if choice.amount >= limit and (best is None or choice.amount < best.amount):
+                best = choice
+            elif best is not None:
+                break
+        if best is None:
+            raise self.unmet(choice.levels, choice.amount, "most that was planned")
+        below = self.beneath(best.levels)
+        near = [] if below is None else [self.row(below, float(self.amount(below)) + beyond, 0.0)]
+        return self.decided(best, [self.row(best.levels, best.amount, 0.0)], near)
+
+    def amount(self, levels: tuple[int, ...]) -> Fraction:
+        """What the model costs at a level of each axis."""
+        pairs = list(zip(self.knobs, levels, strict=True))
+        shares = (knob.share(level) for knob, level in pairs if not knob.kept)
+        return self.cost.exact(next((level for knob, level in pairs if knob.kept), 0), shares)
+
+    def at(self, factor: Fraction) -> tuple[int, ...]:
+        """The level of each axis that is nearest to a factor."""
+        return tuple(knob.nearest(factor) for knob in self.knobs)
+
+    def reaching(self, limit: int) -> tuple[int, ...]:
+        """The levels of the smallest factor that reaches a budget."""
+        factors = sorted({f for knob in self.knobs for f in knob.turns()})
+        low, high = 0, len(factors) - 1
+        if self.amount(self.at(factors[high])) < limit:
+            most = self.at(factors[high])
+            raise self.unmet(most, float(self.amount(most)), "most")
+        while low < high:
+            middle = (low + high) // 2
+            if self.amount(self.at(factors[middle])) >= limit:
+                high = middle
+            else:
+                low = middle + 1
+        return self.at(factors[low])
+
+    def beneath(self, levels: tuple[int, ...]) -> tuple[int, ...] | None:
+        """The next smaller levels in proportion; None below today's."""
+        turns = [knob.turn(n - 1) for knob, n in zip(self.knobs, levels, strict=True) if n]
+        smaller = [
+            at for at in map(self.at, sorted(turns, reverse=True)) if self.amount(at) < self.amount(levels)
+        ]
+        return max(smaller, key=self.amount, default=None)
+
+
+def in_steps(knobs: Sequence[Knob], parts: int) -> list[Knob]:
+    """The knobs with widths that are multiples of an equal part of each, so that what a class asks of sizes
+    in relation to each other holds of all of them.
+    """
+    made = []
+    for knob in knobs:
+        fitting = [k for k in range(len(knob.levels)) if (knob.share(k) * parts).denominator == 1]
+        levels = tuple(knob.levels[k] for k in fitting)
+        made.append(knob if knob.kept else replace(knob, levels=levels, lost=knob.lost[fitting]))
+    return made

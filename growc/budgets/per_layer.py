@@ -1,0 +1,185 @@
+"""Sizes that differ by layer: the units of all layers compete for a total.
+
+Needs: `subclone AXIS to total LIMIT by RANKING`, plans of the model. Gives: a `Decision`, with a plain
+statement for each layer. A unit counts by its part of what the scores of its layer add up to. Raises
+GrowError (G303) where the total is too small or too large, and what the class of a model says of layers of
+several sizes, with the nearest uniform statement.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, cast
+
+from growc import grammar
+from growc.budgets.expressions import value_in
+from growc.budgets.knobs import Knob, Said, Trials, scored, width
+from growc.budgets.planning import Planning
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.passes.compilation import Result
+from growc.passes.lowering.scopes import runs_in
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr, Int
+from growc.resolve.bound import Bound, Decision, Resolved, Row
+
+
+@dataclass(frozen=True)
+class Place:
+    """One layer: the scopes that lead to it, and the sizes that its axis can have."""
+
+    scopes: tuple[ast.Scope, ...]
+    layer: int
+    knob: Knob
+
+    def size(self, level: int) -> int:
+        """How many units it has at a level, those of several axes together."""
+        return sum(self.knob.sizes(level))
+
+
+def decided(planning: Planning, above: Resolved, bound: Bound, statement: ast.SubcloneTotal) -> Decision:
+    """The statements of each layer."""
+    c = planning.of(above.statements)
+    places = list(_places(c, bound, statement))
+    total = math.floor(value_in(statement.size, c, bound, {}))
+    levels = shared_out(places, total, statement)
+    items = tuple(_items(places, levels, statement))
+    plain = [_plain(place, level, statement) for place, level in zip(places, levels, strict=True)]
+    behind = [
+        replace(bound, number=bound.number + k, scopes=(*bound.scopes, *scopes), statement=one)
+        for k, (scopes, one) in enumerate(p for p in plain if p is not None)
+    ]
+    _held(planning, above, behind, places, total, statement)
+    sizes = tuple(str(place.size(level)) for place, level in zip(places, levels, strict=True))
+    have = sum(place.size(level) for place, level in zip(places, levels, strict=True))
+    shares = [float(place.knob.lost[level]) for place, level in zip(places, levels, strict=True)]
+    lost = math.sqrt(sum(share**2 for share in shares) / len(shares))
+    names = tuple(" ".join([*map(_named, place.scopes), str(place.layer)]) for place in places)
+    text = " ".join(statement.span.text.split())
+    lines = tuple(grammar.format(ast.Recipe(items)).splitlines())
+    return Decision(items, text, names, statement.axis.name, total, (Row(sizes, have, lost),), plain=lines)
+
+
+def _named(scope: ast.Scope) -> str:
+    return scope.role if isinstance(scope, ast.RoleScope) else ""
+
+
+def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[Place]:
+    """Every layer that has the axis."""
+    lost = scored(c, statement.ranking)
+    runs = list(runs_in(c.layers, bound.scopes, statement.axis.span))
+    if len(runs) > 1 and any(run.scope not in ("encoder", "decoder") for run in runs):
+        message = "this version shares out a total in models with one run of layers, or encoder and decoder"
+        raise GrowError(Diagnostic("G209", message, statement.axis.span))
+    for run in runs:
+        role = cast(Literal["encoder", "decoder"], run.scope)
+        scopes: tuple[ast.Scope, ...] = (ast.RoleScope(role),) if len(runs) > 1 else ()
+        for layer in range(len(run.layers)):
+            inside = (*bound.scopes, *scopes, ast.LayerScope(ast.Layer(Int(layer))))
+            trials = Trials(c, replace(bound, scopes=inside))
+            try:
+                knob = width(trials, statement.axis, _saying(statement), lost, 1)
+            except GrowError as error:
+                raise _of_layer(error, layer, run.scope, statement) from error
+            yield Place(scopes, layer, knob)
+
+
+def _of_layer(error: GrowError, layer: int, scope: str, statement: ast.SubcloneTotal) -> GrowError:
+    """What is wrong with the axis in one layer, said of the statement."""
+    first = error.diagnostics[0]
+    where = f"layer {layer}{f' of the {scope}' if scope else ''}"
+    cause = "units reach out of it" if first.code == "G307" else first.message
+    message = f"`{statement.axis.name}` in {where} has no size of its own: {cause}"
+    remedy = "give all layers one size: `subclone AXIS to SIZE by RANKING`"
+    return GrowError(Diagnostic(first.code, message, statement.axis.span, notes=first.notes, help=remedy))
+
+
+def _saying(statement: ast.SubcloneTotal) -> Said:
+    def said(axis: ast.AxisRef, size: Expr) -> ast.Statement:
+        return ast.Subclone(axis, size, statement.ranking, statement.options, span=statement.span)
+
+    return said
+
+
+def shared_out(places: Sequence[Place], total: int, statement: ast.SubcloneTotal) -> list[int]:
+    """The level of each layer: the units with the largest part of their layer's scores stay."""
+    levels = [0] * len(places)
+    left = total - sum(place.size(0) for place in places)
+    today = sum(place.size(len(place.knob.levels) - 1) for place in places)
+    if left < 0 or total > today:
+        what = "less than one for each layer" if left < 0 else f"more than the {today} of today"
+        message = f"a total of {total} is {what}"
+        raise GrowError(Diagnostic("G303", message, statement.size.span))
+    waiting = [_gain(place, k, 0) for k, place in enumerate(places) if len(place.knob.levels) > 1]
+    heapq.heapify(waiting)
+    while waiting:
+        _, k = heapq.heappop(waiting)
+        step = places[k].size(levels[k] + 1) - places[k].size(levels[k])
+        if step > left:
+            continue
+        levels[k] += 1
+        left -= step
+        if levels[k] + 1 < len(places[k].knob.levels):
+            heapq.heappush(waiting, _gain(places[k], k, levels[k]))
+    return levels
+
+
+def _gain(place: Place, k: int, level: int) -> tuple[float, int]:
+    """What one step more keeps, for each unit: the most comes first."""
+    step = place.size(level + 1) - place.size(level)
+    return float(place.knob.lost[level + 1] - place.knob.lost[level]) / step, k
+
+
+def _plain(
+    place: Place, level: int, statement: ast.SubcloneTotal
+) -> tuple[tuple[ast.Scope, ...], ast.Statement] | None:
+    """The statement of one layer, with its scopes; none where it keeps its size."""
+    if place.knob.stays(level):
+        return None
+    scope = ast.LayerScope(ast.Layer(Int(place.layer)))
+    return (*place.scopes, scope), _saying(statement)(statement.axis, place.knob.size(level))
+
+
+def _items(
+    places: Sequence[Place], levels: Sequence[int], statement: ast.SubcloneTotal
+) -> Iterator[ast.Item]:
+    """The same as items of a recipe."""
+    for place, level in zip(places, levels, strict=True):
+        found = _plain(place, level, statement)
+        if found is not None:
+            item: ast.Item = found[1]
+            for scope in reversed(found[0]):
+                item = ast.Scoped(scope, (item,), span=statement.span)
+            yield item
+
+
+def _held(
+    planning: Planning,
+    above: Resolved,
+    behind: Sequence[Bound],
+    places: Sequence[Place],
+    total: int,
+    statement: ast.SubcloneTotal,
+) -> None:
+    """Raise GrowError where the model cannot have layers of these sizes, with the uniform statement that is
+    nearest to the total.
+    """
+    c = planning.of((*above.statements, *behind))
+    try:
+        planning.held(c)
+    except GrowError as error:
+        each = uniform(places, total)
+        axis = statement.axis.name
+        remedy = f"`subclone {axis} to {each} by {statement.ranking.name}` has {each} in every layer"
+        raise GrowError(*(replace(d, span=statement.span, help=remedy) for d in error.diagnostics)) from error
+
+
+def uniform(places: Sequence[Place], total: int) -> int:
+    """The largest size that all layers can have within a total."""
+    each = Fraction(total, len(places))
+    sizes = [{place.size(level) for level in range(len(place.knob.levels))} for place in places]
+    common = set.intersection(*sizes)
+    return max((size for size in common if size <= each), default=min(common, default=1))

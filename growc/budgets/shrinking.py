@@ -1,0 +1,144 @@
+"""The sizes that a budget leaves: searched by scores, planned, measured where several are asked for.
+
+Needs: `subclone to QUANTITY <= LIMIT over …`, plans of the model. Gives: a `Decision`. Raises GrowError
+(G303) where no sizes meet the budget, and for what a model cannot follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from growc.budgets.budgeted import Budgeted, Choice
+from growc.budgets.coupled import coupled
+from growc.budgets.knobs import Knob, Lost, depth, scored, width
+from growc.budgets.planning import Planning
+from growc.budgets.search import NEAR, Axis, Found, Search
+from growc.budgets.tried import Measured, measured
+from growc.errors.diagnostic import GrowError
+from growc.errors.progress import quiet
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Expr
+from growc.resolve.bound import Bound, Decision, Resolved
+from growc.resolve.budget_checks import options_on, order_of
+
+TRIES, OF_CLASS = 24, 6
+"""Choices that are planned before a budget is given up; of a class, whose config is looked for each time."""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    choice: Choice
+    measured: Measured | None
+
+
+class Shrinking(Budgeted):
+    """`subclone to QUANTITY <= LIMIT over AXIS, … by RANKING`."""
+
+    def __init__(self, planning: Planning, above: Resolved, bound: Bound, statement: ast.Budget) -> None:
+        self.statement = statement
+        super().__init__(planning, above, bound)
+
+    def take(self, knobs: Sequence[Knob]) -> None:
+        """The axes from now on, and the search over their sizes."""
+        super().take(knobs)
+        axes = [
+            Axis(np.array([float(k.share(n)) for n in range(len(k.levels))]), k.lost, bool(k.kept))
+            for k in self.knobs
+        ]
+        self.search = Search(axes, self.cost)
+
+    def found_knobs(self) -> list[Knob]:
+        """The knobs of the axes that the budget is over."""
+        s, made = self.statement, []
+        order = order_of(s)
+        for axis in s.axes:
+            if axis.name == "layers":
+                assert order is not None
+                made.append(depth(self.c, axis, order, self.bound))
+            else:
+                made.append(width(self.trials, axis, self.said, self.lost, self.multiples))
+        return made
+
+    @cached_property
+    def lost(self) -> Lost:
+        """What shares of atoms lose."""
+        return scored(self.c, self.statement.ranking)
+
+    def said(self, axis: ast.AxisRef, size: Expr) -> ast.Statement:
+        """The plain statement that gives an axis a size."""
+        s = self.statement
+        if axis.name == "layers":
+            order = order_of(s)
+            assert order is not None
+            return ast.SubcloneLayers(size, order, span=s.span)
+        return ast.Subclone(axis, size, s.ranking, options_on(axis, s.options), span=s.span)
+
+    def decide(self) -> Decision:
+        """The statements of the choice that loses least."""
+        asked = self.statement.candidates
+        tried = [_Tried(one, None) for one in self.planned(1 if asked is None else self.number(asked))]
+        if asked is not None:
+            progress = self.planning.options.get("progress", quiet)
+            found = [(one.choice, measured(one.choice.c, asked.span, progress)) for one in tried]
+            tried = [_Tried(*pair) for pair in sorted(found, key=lambda pair: pair[1].cost)]
+        first = tried[0].choice
+        taken = Found(first.levels, first.amount, first.lost)
+        met = first.amount >= (1 - NEAR) * self.limit
+        near = () if met else self.search.around(taken, self.limit)
+        rows = [
+            self.row(
+                one.choice.levels,
+                one.choice.amount,
+                one.choice.lost,
+                one.measured.text if one.measured else "",
+            )
+            for one in tried
+        ]
+        return self.decided(
+            first, rows, [self.row(n.levels, n.amount, n.lost) for n in near if n is not None]
+        )
+
+    def without(self, one: Found, error: GrowError, *, first: bool) -> None:
+        """Go on without a choice that the model cannot follow. The first that a class refuses leads to the
+        axes that it ties to each other.
+        """
+        if first and self.planning.has_class(self.c) and not self.c.depth.changed:
+            coupling = coupled(
+                self.planning, self.above, self.bound, self.c, self.knobs, self.said, self.lost
+            )
+            if all(len(knob.levels) < 2 for knob in coupling.knobs):
+                raise error
+            self.notes = coupling.notes
+            self.take(coupling.knobs)
+        else:
+            self.search.barred.add(one.levels)
+
+    def planned(self, wanted: int) -> list[Choice]:
+        """The best choices, each planned; the search goes on without those that the model cannot follow, and
+        under a budget that is smaller by what the plan has beyond the search's number.
+        """
+        limit = float(self.limit)
+        refused: list[GrowError] = []
+        for _ in range(OF_CLASS if self.planning.has_class(self.c) else TRIES):
+            found = self.search.different(self.search.best(limit), wanted)
+            choices: list[Choice] = []
+            for one in found:
+                try:
+                    choices.append(self.plan(one.levels, one.lost))
+                except GrowError as error:
+                    self.without(one, error, first=not refused)
+                    refused.append(error)
+                    break
+            beyond = max((choice.amount - self.limit for choice in choices), default=0)
+            if not found:
+                break
+            if len(choices) == len(found) and beyond <= 0:
+                return choices
+            limit -= max(beyond, 0)
+        least = [0] * len(self.knobs)
+        amount = self.search.amounts(np.array([least], dtype=np.int64))[0]
+        raise refused[0] if refused else self.unmet(least, float(amount), "least")
