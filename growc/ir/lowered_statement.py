@@ -13,6 +13,7 @@ from growc.algebra.indexmap import Bools, Floats, IndexMap, Ints
 from growc.algebra.space import Size, Space, find, plus, times
 from growc.errors.brief import brief
 from growc.errors.source import Span
+from growc.ir.graph import Node
 from growc.recipe.fills import Entries, FillRule
 from growc.recipe.option_rules import Options
 
@@ -124,6 +125,21 @@ def pool(keys: int, group: int, parts: int) -> tuple[Units, Units]:
     return Units(of_keys, np.full(len(left), -1)), Units(np.tile(new % group, (parts, 1)), new // group)
 
 
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A ranking that chooses units of a space that changes. slots: the axes that number what it chooses;
+    before, after: how many it chooses.
+    """
+
+    __repr__ = brief
+
+    ranking: Node
+    space: Space
+    slots: frozenset[Space]
+    before: int
+    after: int
+
+
 @dataclass(eq=False)
 class Stage:
     """All spaces that one statement maps, or what becomes of groups."""
@@ -137,6 +153,12 @@ class Stage:
     requests: dict[Space, Request] = field(default_factory=dict)
     span: Span | None = None
     regroups: list[Regroup] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.requests or self.regroups or any(c.before != c.after for c in self.choices))
 
 
 @dataclass
@@ -184,6 +206,8 @@ class Sizes:
     def apply(self, stage: Stage) -> None:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
+        for choice in stage.choices:
+            self.current.update(dict.fromkeys(choice.slots, choice.after))
         for one in stage.regroups:
             self.regroup(one)
 

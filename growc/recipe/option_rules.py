@@ -19,6 +19,9 @@ ADDED_UP = ("ffn", "heads", "experts", "channels")
 RESCALED = ("hidden", "ffn", "heads", "channels")
 """Axes that readers contract, so that they can be rescaled when it shrinks."""
 
+CHOSEN = ("experts",)
+"""Axes that something chooses units from."""
+
 INSIDE_LAYERS = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts")
 """Axes that layers make, so that new units can come from the next one."""
 
@@ -50,6 +53,8 @@ class Options:
     reset: float = 0.0
     """Which part of the new units is drawn."""
     block: Expr | None = None
+    top: Expr | None = None
+    """How many of the units are chosen, where that changes."""
     seed: Expr | None = None
 
     def and_also(self, options: Iterable[Option]) -> Options:
@@ -177,6 +182,16 @@ _GROWING = (
         lambda said, option: replace(said, block=option.expr),
         in_match=("hidden",),
         value="a block",
+        least=1,
+    ),
+    OptionRule(
+        "top EXPR",
+        "so many units are chosen for each token; as many times more as there are units is exact where the "
+        "weights of the chosen ones add up to the same",
+        "top",
+        lambda said, option: replace(said, top=option.expr),
+        axes=CHOSEN,
+        value="a number of chosen units",
         least=1,
     ),
     OptionRule(

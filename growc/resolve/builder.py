@@ -39,6 +39,7 @@ class Options(TypedDict, total=False):
     zero_outputs: bool
     from_next_layer: bool
     in_blocks_of: Number
+    top: Number
     plain: bool
     seed: Number
 
@@ -54,6 +55,7 @@ _WORDS = {
     "noise_on_copies": "noise {} on copies",
     "noise_balanced": "noise {} balanced",
     "in_blocks_of": "in blocks of {}",
+    "top": "top {}",
     "seed": "seed {}",
 }
 

@@ -16,6 +16,7 @@ from growc.errors.source import Span
 from growc.ir.graph import Node
 from growc.ir.lowered_statement import Sizes
 from growc.passes.axes.infer import Axes
+from growc.recipe.option_rules import CHOSEN
 
 APART = "its units are cut apart, one by one, and each has what reads it"
 
@@ -58,7 +59,12 @@ class Placing:
 
     def fixed(self, space: Space) -> Reason | None:
         """Why a space cannot take the map."""
-        return space.frozen or (space.chosen if self.grows else None)
+        return space.frozen or (space.chosen if self.grows and not self.follows(space) else None)
+
+    def follows(self, space: Space) -> bool:
+        """Whether what chooses from units can be told to choose from more: their networks lie in a stack."""
+        alone = any(find(self.axes.of(e.whole)[e.axis]) is find(space) for e in self.axes.experts)
+        return self.name in CHOSEN and not alone
 
     def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
         """The atoms that take the map of a row-major product."""

@@ -18,7 +18,6 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.grammar import manner_text
 from growc.ir.lowered_statement import Sizes, Stage
-from growc.passes.axes.routing import fewest
 from growc.passes.axes.unstacked_experts import taken
 from growc.passes.compilation import Arranged, Mapped, Request
 from growc.passes.heads.insert_groups import averages
@@ -26,6 +25,7 @@ from growc.passes.layers.layer_runs import Depth
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
 from growc.passes.lowering.choose_factor import FixedError
+from growc.passes.lowering.chosen_units import choices_of, chosen_now, require_slots
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
 from growc.passes.lowering.kept_axes import spaces_kept
 from growc.passes.lowering.lowered import Lowered
@@ -107,7 +107,7 @@ class _Lowering:
         one_by_one = taken([(e, mapped(self.axes.of(e.whole)[e.axis], made)) for e in movable])
         self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
-        self.done.stages = [s for s in stages if s.requests or s.regroups]
+        self.done.stages = [s for s in stages if s.changes]
         for name, found in self.roles.axes.items():
             before = tuple(dict.fromkeys(a.size for a in found))
             self.done.axes[name] = AxisChange(
@@ -147,6 +147,7 @@ class _Lowering:
                 continue
             if (before, ask.after) not in changes:
                 changes.append((before, ask.after))
+            self.choose(ask, region, ordinal)
         self.stay(name, fixed, len(targets))
         self.done.sizes.apply(stage)
         changed = (key for key in stage.requests if not self.pairs.bears(key))
@@ -188,6 +189,25 @@ class _Lowering:
         if before != ask.after or (isinstance(ask.statement, ast.Reorder) and before > 1):
             self.requests.add(ask, ask.target.spaces if alone is None else [alone.keys], before, ask.after)
         return False
+
+    def choose(self, ask: Ask, region: Region, ordinal: int) -> None:
+        """How many units are chosen from those of an axis that grows."""
+        if not isinstance(ask.statement, ast.Widen):
+            return
+        found, top = choices_of(self.axes, ask.target.spaces, self.done.sizes), ask.stage.options.top
+        if top is not None:
+            count = self.evaluate(top, region, ask.target, ordinal)
+            if not found:
+                message = f"nothing chooses from `{ask.stage.axis}`: all of them are used"
+                raise GrowError(Diagnostic("G304", message, top.span, help="leave `top` out"))
+            if not 1 <= count <= ask.after:
+                message = f"{count} of {ask.after} units of `{ask.stage.axis}` cannot be chosen"
+                raise GrowError(Diagnostic("G312", message, top.span))
+            for one in found:
+                if count != one.before:
+                    require_slots(self.axes, one, top.span)
+            found = [replace(one, after=count) for one in found]
+        ask.stage.choices += found
 
     def stay(self, name: str, fixed: Sequence[tuple[int, FixedError]], count: int) -> None:
         """Axes that cannot change stay as they are, where others follow the statement."""
@@ -320,9 +340,10 @@ class _Lowering:
         for ranking, space in self.axes.ranked.items():
             mine = any(x in atoms for x in leaves(space))
             left = self.done.sizes.of(space)[0] * after // before
-            if mine and left < fewest(ranking):
+            chosen = chosen_now(self.axes, ranking, self.done.sizes)
+            if mine and left < chosen:
                 message = f"`{statement.axis.name}` cannot be {after}: {ranking.name or ranking.op} "
-                message += f"chooses {fewest(ranking)} of them"
+                message += f"chooses {chosen} of them"
                 raise GrowError(Diagnostic("G301", message, statement.size.span))
 
 

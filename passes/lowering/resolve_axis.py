@@ -10,20 +10,27 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
 
-from growc.algebra.space import Space, atoms_of, find
+from growc.algebra.space import Space, atoms_of, factors, find
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.passes.axes.infer import Axes
 from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import TensorAxis
+from growc.recipe.option_rules import CHOSEN
 
 
-def lacks(name: str, span: Span | None, roles: Roles) -> Diagnostic:
+def lacks(name: str, span: Span | None, roles: Roles, axes: Axes) -> Diagnostic:
     """The model has no axis of this name."""
     have = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes)
     note = f"its axes are: {have}" if have else "none of its axes has a name of its own"
-    return Diagnostic("G302", f"the model has no `{name}`", span, notes=(note,))
+    grouped = [(r, s) for r, s in axes.ranked.items() if len(factors(s)) > 1 and name in CHOSEN]
+    notes = [
+        f"`{ranking.name or ranking.kind}` chooses from {' x '.join(str(f.size[0]) for f in factors(space))} "
+        "units that come in groups, whose number of units stays"
+        for ranking, space in grouped[:1]
+    ]
+    return Diagnostic("G302", f"the model has no `{name}`", span, notes=(note, *notes))
 
 
 def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAxis]:
@@ -33,7 +40,7 @@ def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAx
         axis = TensorAxis(int(number), glob_text.strip('"'))
         return targets_of(axis if span is None else replace(axis, span=span), roles, axes)
     if name not in roles.axes:
-        raise GrowError(lacks(name, span, roles))
+        raise GrowError(lacks(name, span, roles, axes))
     return roles.axes[name]
 
 
@@ -51,7 +58,7 @@ def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:
     if isinstance(axis, ast.NamedAxis):
         found = roles.axes.get(axis.name, [])
         if not found:
-            raise GrowError(lacks(axis.name, axis.span, roles))
+            raise GrowError(lacks(axis.name, axis.span, roles, axes))
         return found
     pattern = re.compile(glob(axis.glob))
     spaces: dict[Space, None] = {}

@@ -25,6 +25,7 @@ from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.new_layers.drawn_layers import redraws
 from growc.passes.solving.build_constraints import build_links, carriers_of
 from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of, shape_after
+from growc.passes.solving.shares import choice_gaps
 from growc.passes.solving.shrinking import Rescaling, dropped
 from growc.passes.solving.solution import Solution
 from growc.passes.solving.solve import solve
@@ -91,8 +92,10 @@ class _Statements:
         c = self.c
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
         solution = solve(links, stage, self.sizes, self.carriers, self.ranges, self.steps.keys())
+        chosen = choice_gaps(c.axes, solution)
+        solution.gaps[:] = solution.gaps if chosen is None else chosen
         self.heard = heard(solution, self.heard)
-        made = weight_steps(solution, c.ties, self.ancestry)
+        made = weight_steps(solution, c.ties, self.ancestry, c.roles.routers)
         if stage.options.next_layer:
             following = NextLayers(c.layers, c.axes, c.norms, self.ancestry, stage.number)
             made = from_next_layer(made, self.steps, stage, following)

@@ -5,7 +5,7 @@ Needs: a solved statement. Gives: for every use of a weight, one `AxisStep` for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,23 +18,34 @@ from growc.ir.lowered_statement import Request
 from growc.passes.axes.ties import Tie
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.solving.constraints import Var
+from growc.passes.solving.shares import apart
 from growc.passes.solving.solution import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.soundness.narrowed import means_are_met
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
 from growc.recipe.fills import Entry
 from growc.recipe.option_rules import Noise as NoiseOption
 
+APART = 0.01
+"""How far the copies of a router's rows are drawn apart, where not all copies are chosen together."""
 
-def weight_steps(solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> dict[Value, list[AxisStep]]:
+
+def weight_steps(
+    solution: Solution, ties: Sequence[Tie], ancestry: Ancestry, routers: Collection[Value] = ()
+) -> dict[Value, list[AxisStep]]:
     """The steps of every use that the statement changes, in canonical order. Appends gaps for unbalanced
     noise.
     """
-    return _Steps(solution, ties, ancestry).all()
+    return _Steps(solution, ties, ancestry, routers).all()
 
 
 class _Steps:
-    def __init__(self, solution: Solution, ties: Sequence[Tie], ancestry: Ancestry) -> None:
+    def __init__(
+        self, solution: Solution, ties: Sequence[Tie], ancestry: Ancestry, routers: Collection[Value]
+    ) -> None:
         self.ancestry = ancestry
+        parted = any(one for choice in solution.stage.choices for one in apart(solution.stage, choice))
+        self.parted = frozenset(routers) if parted else frozenset()
+        """Weights of which the rows of copies must differ, or the first of them is always chosen."""
         self.solution, self.links, self.stage = solution, solution.links, solution.stage
         self.request = solution.request
         self.leader = {use: tie.uses[0] for tie in ties for use in tie.uses}
@@ -150,6 +161,9 @@ class _Steps:
 
     def noise(self, use: Value, root: Var, state: IndexMap, request: Request) -> Noise | None:
         option, verb = self.stage.options.noise, self.solution.verbs[root]
+        if option is None and use in self.parted and verb == PRIMAL and request.new.any():
+            key = request.draws.at("apart", self.ordinal(use)).key
+            return Noise(key, APART, request.new & state.copies, request.map.index)
         if option is None or verb == GAIN or use in self.heads or not _is_matrix(use):
             return None
         if verb == DUAL and self.stage.options.zero_outputs:

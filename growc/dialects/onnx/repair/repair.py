@@ -294,6 +294,7 @@ _PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
     "ScatterND": cuts.scatter,
     "Pad": cuts.pad,
     "OneHot": cuts.depth,
+    "TopK": cuts.chosen,
     "Equal": cuts.numbers_of_all,
     "growc::SplitPacked": counts.packed,
     "growc::Attention": counts.scale,

@@ -242,6 +242,19 @@ def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return _judged(instance.node, {1: (size[0],)}, sim) if len(set(size)) == 1 else Patch()
 
 
+def chosen(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+    """How many units are chosen."""
+    node = instance.node
+    axis = node.integer("axis", -1) % node.outputs[0].rank
+    sizes = [wants.demand(out) for out in node.outputs if out.users]
+    size, before = next((found[axis] for found in sizes if found), ()), node.outputs[0].sizes
+    if len(set(size)) != 1 or before is None or size == before[axis]:
+        return Patch()
+    if "k" in node.attributes:
+        return Patch({}, {"k": size[0]})
+    return _judged(node, {1: (size[0],)}, sim)
+
+
 def numbers_of_all(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     """The numbers of all units with which those of a ranking are compared."""
     every = counting(instance.node)

@@ -1,0 +1,357 @@
+"""By which factor shares change where every unit that is chosen from has copies, and as many more are chosen.
+
+Needs: the choices of a lowered statement, and the states of its weights. Gives: every gap.
+
+Of f copies of each unit, f times as many are chosen: all copies of what was chosen, since equal scores stand
+side by side. So every value is one of these, for a factor c that does not depend on the input:
+
+- it has the units, or the places of what was chosen: each copy is c times its original;
+- it has both, and is zero but where a place holds a unit (numbers that are compared, one-hot): `paired`;
+- it has neither: it is c times what it was.
+
+A softmax over copies gives each 1/f, a sum over them gives f times as much, products multiply. The model is
+exact where c is 1 wherever anything else than a linear operator reads it, and on all outputs.
+docs/theory.md has the proof, section *Choices*.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from growc.algebra.space import Space, atoms_of, find
+from growc.ir.graph import Node, Value
+from growc.ir.lowered_statement import Choice, Stage
+from growc.ir.traits import RANK, SIZES, SUM, WRITE
+from growc.ir.walk import walk
+from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.norms import scalar
+from growc.passes.axes.routing import ranked_axis
+from growc.passes.raising.attention import weighs
+from growc.passes.solving.solution import Solution
+from growc.plans.plan import Gap
+
+
+def choice_gaps(axes: Axes, solution: Solution) -> list[Gap] | None:
+    """What is not exact where units become more that are chosen from; None where the statement is no such."""
+    stage = solution.stage
+    fixed = [space for space in stage.requests if space.chosen is not None]
+    grows = any(request.map.size > request.map.source for request in stage.requests.values())
+    if not stage.choices and not (fixed and grows and stage.axis == "experts"):
+        return None
+    gaps = list(dict.fromkeys(gap for choice in stage.choices for gap in apart(stage, choice)))
+    copies = {find(space): copies_of(stage, space) for space in stage.requests}
+    equal = {space: count for space, count in copies.items() if count is not None}
+    if gaps or len(equal) < len(copies):
+        return gaps or None
+    return _Shares(axes, solution, equal).found()
+
+
+def copies_of(stage: Stage, space: Space) -> int | None:
+    """How many plain copies every unit of a space has; None where that differs, or some are no copies."""
+    request = stage.requests.get(find(space))
+    if request is None:
+        return 1
+    made = request.map
+    plain = bool(made.copies.all()) and len(set(made.counts.tolist())) == 1
+    return made.size // made.source if plain else None
+
+
+def apart(stage: Stage, choice: Choice) -> Iterator[Gap]:
+    """Why a ranking does not choose all copies of what it chose before."""
+    name, copies = stage.axis, copies_of(stage, choice.space)
+    request = stage.requests.get(choice.space)
+    if copies is None and request is not None and not request.map.copies.all():
+        cause = f"{choice.ranking.kind} over {name} may choose units that are no copies"
+        yield Gap.at(choice.ranking, cause)
+    elif copies is None and request is not None:
+        counts = ", ".join(map(str, np.unique(request.map.counts)))
+        cause = f"{choice.ranking.kind} over {name} meets unequal copy counts ({counts})"
+        remedy = f"a multiple of {request.map.source} with `cyclic copy` can be exact"
+        yield Gap.at(choice.ranking, cause, remedy)
+    elif choice.after != choice.before * (copies or 1):
+        count = request.map.size if request is not None else choice.space.size[0]
+        had = request.map.source if request is not None else count
+        cause = f"the router's {choice.ranking.kind} chooses {choice.after} of {count} {name}, "
+        cause += f"where it chose {choice.before} of {had}"
+        remedy = f"`top {choice.before * (copies or 1)}` chooses every copy of what it chose"
+        yield Gap.at(choice.ranking, cause, remedy)
+
+
+@dataclass(frozen=True)
+class Share:
+    """By which factor a value is what it was, copy by copy; whether places hold one unit each."""
+
+    factor: float = 1.0
+    paired: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is what it was."""
+        return math.isclose(self.factor, 1.0, rel_tol=1e-9) and not self.paired
+
+
+Given = Sequence[tuple[Value, Share]]
+
+
+class LostError(Exception):
+    """Of a value nothing is known: why. left: what it would be without that."""
+
+    def __init__(self, cause: str, left: Share | None = None) -> None:
+        super().__init__(cause)
+        self.left = left or Share()
+
+
+@dataclass
+class _Shares:
+    axes: Axes
+    solution: Solution
+    copies: dict[Space, int]
+    """How many copies each unit has, or each place of what was chosen."""
+    shares: dict[Value, Share] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        stage = self.solution.stage
+        self.slots = {slot: find(c.space) for c in stage.choices for slot in c.slots}
+        self.copies |= {slot: self.copies.get(space, 1) for slot, space in self.slots.items()}
+        self.rankings = {c.ranking for c in stage.choices}
+
+    def found(self) -> list[Gap]:
+        """Every place where a share is not what it was."""
+        deciding = self.deciding()
+        for instance in self.axes.instances:
+            if instance.node in deciding:
+                self.visit(instance)
+        for value in self.axes.graph.outputs:
+            share = self.of(value)
+            if not share.plain:
+                cause = f"the output `{value.name}` is {share.factor:g} times what it was, or has other units"
+                self.gaps.append(Gap.at(None, cause))
+        return list(dict.fromkeys(self.gaps))
+
+    def deciding(self) -> set[Node]:
+        """The nodes on which outputs depend: the numbers of all units of a ranking depend on no score."""
+
+        def above(value: Value) -> Iterator[Value]:
+            node = value.producer
+            alone = node is not None and node.has(RANK) and value is node.outputs[-1]
+            if node is not None and not node.has(SIZES) and not (alone and _chooses_one_of_one(node)):
+                yield from node.operands
+
+        values = walk(self.axes.graph.outputs, above)
+        return {value.producer for value in values if value.producer is not None}
+
+    def atoms(self, value: Value) -> frozenset[Space]:
+        """The axes of a value that have copies."""
+        return frozenset(atoms_of(self.axes.of(value))) & self.copies.keys()
+
+    def of(self, value: Value) -> Share:
+        """What is known of a value: a weight has copies as the statement makes them."""
+        if value.weight is not None and (atoms := self.atoms(value)):
+            return Share(self.stored(value, atoms))
+        return self.shares.get(value, Share())
+
+    def stored(self, use: Value, atoms: frozenset[Space]) -> float:
+        """The one factor of the copies in a weight. Raises LostError where there is none."""
+        factor = 1.0
+        for axis in range(use.rank):
+            for var in self.solution.links.of(use, axis):
+                if find(self.solution.links.atoms[var]) in atoms:
+                    state = self.solution.of(var)
+                    if not state.copies.all() or not np.allclose(state.weight, state.weight[0]):
+                        raise LostError("reads units that are no equal copies")
+                    factor *= float(state.weight[0])
+        return factor
+
+    def visit(self, instance: Instance) -> None:
+        node = instance.node
+        values = [v for v in node.inputs if v is not None]
+        near = any(v in self.shares or self.atoms(v) for v in (*values, *node.captured, *node.outputs))
+        if node.has(SIZES) or not near:
+            return
+        try:
+            made = self.made(instance, [(v, self.of(v)) for v in values])
+        except LostError as lost:
+            self.gaps.append(Gap.at(node, f"{node.kind} {lost}"))
+            made = lost.left
+        for out in node.outputs:
+            if not made.plain:
+                self.shares[out] = made
+
+    def made(self, instance: Instance, given: Given) -> Share:
+        """What a node makes of these shares. Raises LostError."""
+        node, treatment = instance.node, instance.line.treatment
+        if any(v in self.shares or self.atoms(v) for v in node.captured):
+            raise LostError("reads it inside of a body")
+        if node in self.rankings:
+            return _same(given[:1])
+        if node.has(RANK) and self.atoms(given[0][0]):
+            raise LostError(f"ranks {self.solution.stage.axis} of which there are copies, beside the choice")
+        if node in self.axes.routes:
+            return self.routed(node, given)
+        gone = frozenset().union(*map(self.atoms, node.operands)) - self.atoms(node.outputs[0])
+        if weighs(node) and (over := self.chosen(instance)):
+            _require_plain(given)
+            return Share(1 / over)
+        if treatment in NORMS:
+            return self.normed(instance, given)
+        rule = RULES.get(treatment, _other)
+        made = rule(node, given)
+        return self.summed(instance, given, gone, made) if gone else made
+
+    def chosen(self, instance: Instance) -> int:
+        """How many copies of each unit a softmax shares out among; 0 where it runs over other axes."""
+        terms = instance.line.inputs[0] or ()
+        over = [find(instance.spaces[t.rstrip("~")]) for t in terms if isinstance(t, str) and t.endswith("~")]
+        return math.prod(self.copies[s] for s in over if s in self.copies) if over else 0
+
+    def routed(self, node: Node, given: Given) -> Share:
+        """Look-ups by numbers that were chosen, and numbers that are compared with all."""
+        stops = [stop for stop in self.axes.routes[node] if stop.result]
+        if not stops:
+            return _same(given[:1])
+        if node.has(WRITE):
+            data, update = given[0], given[-1]
+            zero = _is_zero(data[0]) or math.isclose(data[1].factor, update[1].factor)
+            if data[1].paired or update[1].paired or not zero:
+                raise LostError("writes shares beside others")
+            return update[1]
+        others = [v for v, _ in given[2:] if v.known is not None]
+        if any(np.asarray(v.known[0]).reshape(-1)[0] for v in others if v.known):
+            raise LostError("marks what was not chosen")
+        return Share(paired=True)
+
+    def normed(self, instance: Instance, given: Given) -> Share:
+        """Norms: over copies the sum of magnitudes grows, over other axes all must be what it was."""
+        over = {find(x) for name in instance.line.over for x in atoms_of([instance.spaces[name]])}
+        mine = over & self.copies.keys()
+        power = NORMS[instance.line.treatment]
+        if given[0][1].paired or (mine and not power):
+            raise LostError("norms units that have copies")
+        if mine:
+            return Share(math.prod(self.copies[s] for s in mine) ** (-1 / power))
+        if not power:
+            _require_plain(given)
+        return Share()
+
+    def summed(self, instance: Instance, given: Given, gone: frozenset[Space], made: Share) -> Share:
+        """What a sum over copies comes to."""
+        treatment = instance.line.treatment
+        if treatment not in SUMMING:
+            raise LostError("takes some of the units apart from their copies")
+        pairs = frozenset().union(*(self.atoms(v) for v, share in given if share.paired))
+        left = self.atoms(instance.node.outputs[0])
+        more = float(math.prod(self.copies[s] for s in gone - pairs))
+        if pairs and not pairs & left:
+            more *= max(self.copies[s] for s in pairs)
+        paired = made.paired and pairs <= left
+        if treatment == "mean":
+            more /= math.prod(self.copies[s] for s in gone)
+        if treatment == "extreme":
+            if made.paired:
+                raise LostError("compares what was chosen with what was not")
+            more = 1
+        return Share(made.factor * more, paired)
+
+
+def _chooses_one_of_one(ranking: Node) -> bool:
+    """Whether a ranking has one unit to choose from."""
+    scores, made = ranking.required(0), ranking.outputs[-1]
+    if scores.sizes is None or made.sizes is None or made.rank != scores.rank:
+        return False
+    axis = ranked_axis(ranking)
+    return axis is not None and set(scores.sizes[axis]) == set(made.sizes[axis]) == {1}
+
+
+def _require_plain(given: Given) -> None:
+    if not all(share.plain for _, share in given):
+        raise LostError("reads shares that are not what they were")
+
+
+def _is_zero(value: Value) -> bool:
+    constant = None if value.producer is None else value.producer.laws.constant
+    made = constant(value.producer) if constant is not None and value.producer is not None else None
+    return scalar(value) == 0 or (made is not None and not made.any())
+
+
+def _same(given: Given) -> Share:
+    """One factor for all, which what is no share must share: it is zero, or the factor is one."""
+    found = [(v, s) for v, s in given if not _is_zero(v)] or list(given)
+    _, first = max(found, key=lambda one: (not one[1].plain, one[1].factor))
+    for other, share in found:
+        if not math.isclose(share.factor, first.factor, rel_tol=1e-9) or share.paired != first.paired:
+            number = scalar(other)
+            beside = "what it was" if number is None else f"{number:.3g}"
+            cause = f"puts {first.factor:.3g} times what it was beside {beside}"
+            raise LostError(cause, None if number is None else first)
+    return first
+
+
+def _layout(node: Node, given: Given) -> Share:
+    moved = [one for one in given if one[0].floating or one[0] is node.inputs[0]]
+    return _same(moved if node.has(SUM) else moved[:1])
+
+
+def _product(node: Node, given: Given) -> Share:
+    return Share(math.prod(s.factor for _, s in given), any(s.paired for _, s in given))
+
+
+def _quotient(node: Node, given: Given) -> Share:
+    (_, top), (_, bottom) = given
+    if bottom.paired:
+        raise LostError("divides by what is zero where nothing was chosen")
+    return Share(top.factor / bottom.factor, top.paired)
+
+
+def _contract(node: Node, given: Given) -> Share:
+    made = _product(node, given[:2])
+    if len(given) > 2 and not made.plain:
+        raise LostError("adds a bias to shares that are not what they were")
+    return made
+
+
+def _homogeneous(node: Node, given: Given) -> Share:
+    return _same(given[:1])
+
+
+def _zero(node: Node, given: Given) -> Share:
+    if any(not math.isclose(s.factor, 1.0, rel_tol=1e-9) for _, s in given):
+        raise LostError("reads shares that are not what they were")
+    return given[0][1]
+
+
+def _select(node: Node, given: Given) -> Share:
+    if not given[0][1].plain:
+        raise LostError("decides by shares that are not what they were")
+    return _same(given[1:])
+
+
+def _other(node: Node, given: Given) -> Share:
+    _require_plain(given)
+    return Share()
+
+
+RULES: dict[str, Callable[[Node, Given], Share]] = {
+    "layout": _layout,
+    "add": lambda node, given: _same(given),
+    "multiply": _product,
+    "divide": _quotient,
+    "pointwise zero": _zero,
+    "pointwise zero homogeneous": _homogeneous,
+    "select": _select,
+    "contract": _contract,
+    "mean": lambda node, given: given[0][1],
+    "sum": lambda node, given: given[0][1],
+    "extreme": lambda node, given: given[0][1],
+}
+"""What treatments make of shares. Everything else must read what is as it was."""
+
+SUMMING = ("contract", "mean", "sum", "extreme")
+"""Treatments that may run over units that have copies."""
+
+NORMS = {"layer_norm": 0, "rms_norm": 0, "per_channel": 0, "l2_norm": 2, "l1_norm": 1}
+"""Norms by their power; 0: those that copies of a share do not pass."""
