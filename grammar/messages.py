@@ -56,6 +56,7 @@ MEANT = {
     "narrow": "subclone",
     "deepen": "stack",
     "remove": "drop",
+    "average": "merge",
     "depth": "layers",
     "width": "hidden",
     "d_model": "hidden",
@@ -73,6 +74,7 @@ FORMS = {
     "stack": "stack layers to N by ORDER [with random fill] [with zero outputs]",
     "arrange": "arrange layers as RANGE, RANGE, … [with random fill] [with zero outputs]",
     "drop": "drop layers RANGE",
+    "merge": "merge layers RANGE by mean",
     "measure": 'measure importance on "FILE" [samples N]',
     "match": 'match "FILE" with FILL [OPTION…] [layers by ORDER [with random fill] [with zero outputs]] '
     "[smaller by RANKING]",

@@ -97,6 +97,8 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"arrange layers as {depth_text(item)}"
         case rc.Drop():
             yield f"drop layers {_layers(item.layers)}"
+        case rc.MergeLayers():
+            yield f"merge layers {_layers(item.layers)} by mean"
         case rc.Measure():
             yield f"measure importance on {_text(item.file)}"
             if item.samples:
@@ -143,7 +145,7 @@ def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
         yield f"candidates {spell(item.candidates)}"
 
 
-def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str:
+def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop | rc.MergeLayers) -> str:
     """What a statement does to the list of layers."""
     match item:
         case rc.Stack():
@@ -152,6 +154,8 @@ def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop) -> str
             return _order(item.order)
         case rc.Arrange():
             return f"{', '.join(map(_layers, item.layers))}{_new_layers(item.fill, item.zero_outputs)}"
+        case rc.MergeLayers():
+            return f"{_layers(item.layers)} by mean"
     return f"without {_layers(item.layers)}"
 
 

@@ -162,6 +162,7 @@ def ordered(c: Analysis, run: int, order: Sequence[int]) -> Result:
     from growc.passes.new_layers.zero_branches import Branches
 
     pasts = [Past.of(len(r.layers)) for r in c.layers.runs]
-    pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order), (None,) * len(order))
+    own = tuple((layer,) for layer in order)
+    pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order), (None,) * len(order), own)
     request = Request(**vars(c), first=c, edited=c)
     return run_passes(AFTER_DEPTH, rearranged(request, Depth(tuple(pasts)), Branches(c.axes, c.layers)))

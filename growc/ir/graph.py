@@ -55,6 +55,8 @@ class Weight:
     """The tensor of the source that it comes from, where its layer has another place there."""
     zero: bool = False
     """Whether it is zero, so that a new layer adds nothing."""
+    mean_of: tuple[str, ...] = ()
+    """The tensors of the source of which it is the mean, where layers became one."""
     aliases: tuple[str, ...] = ()
     """Its other names in a module: a use that parts from it takes one of them."""
     assumed: bool = False

@@ -43,6 +43,7 @@ def lineage_of(plan: Plan) -> dict[str, Json]:
             "axes": axes,
         }
         data |= {"copy": True} if weight.name in copies else {}
+        data |= {"mean_of": list(weight.mean_of)} if weight.mean_of else {}
         return data | ({"zero": True} if weight.zero else {})
 
     weights = {w.name: weight_data(w) for w in plan.weights if w.changed or w.dtype in FLOATING}

@@ -237,6 +237,8 @@ class WeightPlan:
     """Where it is part of a computed weight that changes: `steps` say what of that is on its own axes."""
     made_of: tuple[str, ...] = ()
     """The stored tensors that the source computes it from, where the result stores it instead of them."""
+    mean_of: tuple[str, ...] = ()
+    """The tensors of the source of which it is the mean before any step, where layers became one."""
 
     @property
     def changed(self) -> bool:
@@ -252,7 +254,8 @@ class WeightPlan:
     @property
     def _made(self) -> bool:
         """Whether its values are others than those of the tensor that it comes from."""
-        return bool(self.steps) or self.scale != 1.0 or self.literal is not None or self.normed is not None
+        own = self.literal is not None or self.normed is not None or bool(self.mean_of)
+        return bool(self.steps) or self.scale != 1.0 or own
 
     @property
     def elements(self) -> int:

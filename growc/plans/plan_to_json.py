@@ -200,7 +200,10 @@ def _read_weight(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -
     if "normed" in data:
         normed = record(Normed, data["normed"], steps=_read_steps(fields(data["normed"])["steps"], maps))
     steps, made_of = _read_steps(data["steps"], maps), tuple(texts(data.get("made_of", [])))
-    return record(WeightPlan, data, steps=steps, literal=literal, normed=normed, made_of=made_of)
+    mean_of = tuple(texts(data.get("mean_of", [])))
+    return record(
+        WeightPlan, data, steps=steps, literal=literal, normed=normed, made_of=made_of, mean_of=mean_of
+    )
 
 
 def _read_layout(place: int, maps: Sequence[Mapping[str, Json]]) -> Layout:

@@ -32,7 +32,8 @@ def rows_read(plan: WeightPlan, count: Callable[[str], int], rows: range) -> dic
         noted.whole(plan.normed.direction)
         noted.whole(plan.normed.length)
     elif plan.literal is None and not plan.zero:
-        noted.after(plan.steps, plan.copy_of or plan.source).read(np.arange(rows.start, rows.stop))
+        for source in plan.mean_of or (plan.copy_of or plan.source,):
+            noted.after(plan.steps, source).read(np.arange(rows.start, rows.stop))
     return {name: len(np.unique(np.concatenate(asked))) for name, asked in noted.asked.items()}
 
 

@@ -8,7 +8,7 @@ with it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from growc.algebra.indexmap import Array, Bools, Ints
+from growc.ir.graph import wide
 
 BLOCK = 1 << 20
 """So many bytes of rows are computed together: with what is made on the way they fit a cache."""
@@ -170,6 +171,19 @@ def choice(one: Rows, other: Rows, taken: Bools) -> Rows:
         return made
 
     return Rows(one.count, one.rest, one.dtype, read)
+
+
+def average(pieces: Sequence[Rows]) -> Rows:
+    """The mean of tensors of one shape, added up in double precision, and rounded once."""
+    first = pieces[0]
+
+    def read(rows: Ints) -> Array:
+        total = wide(first.read(rows)).copy()
+        for piece in pieces[1:]:
+            total += wide(piece.read(rows))
+        return np.asarray((total / len(pieces)).astype(first.dtype))
+
+    return first if len(pieces) == 1 else Rows(first.count, first.rest, first.dtype, read)
 
 
 def joined(pieces: list[Rows], outer: int) -> Rows:

@@ -15,11 +15,21 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.recipe.expression import Binary, Expr, spell
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, Statistic
-from growc.recipe.syntax_tree import Arrange, Drop, Layer, LayerRange, Order, Ranking, Stack, SubcloneLayers
+from growc.recipe.syntax_tree import (
+    Arrange,
+    Drop,
+    Layer,
+    LayerRange,
+    MergeLayers,
+    Order,
+    Ranking,
+    Stack,
+    SubcloneLayers,
+)
 from growc.recipe.words import FILE, Word
 from growc.system.limits import require
 
-Depth = Stack | SubcloneLayers | Arrange | Drop
+Depth = Stack | SubcloneLayers | Arrange | Drop | MergeLayers
 """The statements on the list of layers."""
 
 Evaluate = Callable[[Expr], int]
@@ -58,6 +68,9 @@ def arrangement(
                 span = statement.layers.span
                 raise GrowError(Diagnostic("G302", NO_LAYER_LEFT, span, f"these are all {count}"))
             return [layer for layer in range(count) if layer not in gone]
+        case MergeLayers():
+            merged = layers_of(statement.layers, count, evaluate)
+            return [layer for layer in range(count) if layer not in merged[1:]]
 
 
 def new_layers(layers: Sequence[int]) -> list[bool]:

@@ -310,6 +310,13 @@ class Drop(Node):
 
 
 @dataclass(frozen=True)
+class MergeLayers(Node):
+    """`merge layers RANGE by mean`: these become one layer, whose weights are their means."""
+
+    layers: LayerRange
+
+
+@dataclass(frozen=True)
 class Measure(Node):
     """`measure importance on "FILE" [samples N]`: scores for the rankings that follow."""
 
@@ -407,6 +414,7 @@ Statement = (
     | SubcloneLayers
     | Arrange
     | Drop
+    | MergeLayers
     | Measure
     | Match
     | Untie

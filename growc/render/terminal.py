@@ -96,6 +96,7 @@ def weight_row(weight: WeightPlan, *, moved: bool = False) -> tuple[str, str, st
     else:
         times = [f"times {weight.scale:.6g}"] if weight.scale != 1.0 else []
         zero = ["zero"] if weight.zero else []
+        zero += [f"mean of {len(weight.mean_of)}"] if weight.mean_of else []
         what = ", ".join([*zero, *dict.fromkeys(map(step_text, weight.steps)), *times])
     source = weight.copy_of or weight.source
     sign = "~" if weight.name == source else ">" if moved else "+"

@@ -217,6 +217,10 @@ class Recipe:
         """`drop layers RANGE`."""
         return self._said(f"drop layers {_range(layers)}")
 
+    def merge(self, layers: Layers) -> Recipe:
+        """`merge layers RANGE by mean`."""
+        return self._said(f"merge layers {_range(layers)} by mean")
+
     # ---- what is measured, and what must hold
 
     def measure_importance(self, on: str, *, samples: Number | None = None) -> Recipe:

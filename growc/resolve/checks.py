@@ -51,7 +51,7 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
             yield from _seed(statement.fill)
             for layers in statement.layers:
                 yield from _range(layers)
-        case rc.Drop():
+        case rc.Drop() | rc.MergeLayers():
             yield from _range(statement.layers)
         case rc.Measure():
             yield from _at_least(1, statement.samples, "a number of samples")
@@ -139,7 +139,7 @@ def _place(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Di
     if not any(isinstance(scope, rc.LayerScope) for scope in scopes):
         return
     match statement:
-        case rc.Stack() | rc.SubcloneLayers() | rc.Arrange() | rc.Drop():
+        case rc.Stack() | rc.SubcloneLayers() | rc.Arrange() | rc.Drop() | rc.MergeLayers():
             yield Diagnostic("G211", "the list of layers is no part of a layer", statement.span)
         case (
             rc.Widen(axis=rc.NamedAxis("hidden" as name) as axis)

@@ -78,6 +78,7 @@ def assemble_weights(
                 scales.get(first, 1.0),
                 copy_of=weight.copy_of,
                 zero=weight.zero,
+                mean_of=weight.mean_of,
                 shift=weight.shift,
             )
             done.weights.append(made)

@@ -59,6 +59,7 @@ def certify_pass(c: Stored) -> Result:
 def gone(c: Stored) -> Iterator[Gone]:
     """The weights of the source that leave: those of layers, heads and parts that do."""
     taken = {w.copy_of or w.source for w in c.assembled.weights}
+    taken |= {name for weight in c.assembled.weights for name in weight.mean_of}
     for weight in c.first.graph.weights:
         if weight.floating and weight.elements > 1 and weight.name not in taken:
             yield Gone(weight.name, weight.stored_shape)

@@ -41,11 +41,14 @@ class Past:
     moves: tuple[Move, ...] = ()
     zeroed: tuple[bool, ...] = ()
     drawn: tuple[Drawn | None, ...] = ()
+    merged: tuple[tuple[int, ...], ...] = ()
+    """Of each layer of the result the source's of which it is the mean; one counts as often as it stands."""
 
     @staticmethod
     def of(count: int) -> Past:
         """Nothing has moved yet."""
-        return Past(count, (), (False,) * count, (None,) * count)
+        own = tuple((layer,) for layer in range(count))
+        return Past(count, (), (False,) * count, (None,) * count, own)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -60,7 +63,8 @@ class Past:
     @property
     def moved(self) -> bool:
         """Whether anything is another layer than in the source."""
-        return self.order != tuple(range(self.count)) or any(self.zeroed) or any(self.drawn)
+        made = any(self.zeroed) or any(self.drawn) or any(len(one) > 1 for one in self.merged)
+        return made or self.order != tuple(range(self.count))
 
     def count_before(self, moment: int | None) -> int:
         """How many layers there were before the statement of a number; None: after the last one."""
@@ -75,9 +79,15 @@ class Past:
             layer = move.order[layer]
         return layer
 
-    def after(self, move: Move, zeroed: tuple[bool, ...], drawn: tuple[Drawn | None, ...]) -> Past:
-        """One statement more; `zeroed` and `drawn` of the layers as they stand after it."""
-        return Past(self.count, (*self.moves, move), zeroed, drawn)
+    def after(
+        self,
+        move: Move,
+        zeroed: tuple[bool, ...],
+        drawn: tuple[Drawn | None, ...],
+        merged: tuple[tuple[int, ...], ...],
+    ) -> Past:
+        """One statement more; `zeroed`, `drawn` and `merged` of the layers as they stand after it."""
+        return Past(self.count, (*self.moves, move), zeroed, drawn, merged)
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,8 @@ class Instance:
 
     source: int
     zeroed: tuple[Value, ...] = ()
+    merged: tuple[int, ...] = ()
+    """The source's layers of which it is the mean, where these are several; the first is `source`."""
     steps: Mapping[Node, Node] = field(default_factory=dict)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from math import gcd, lcm
 
 from growc.algebra.draws import Draws
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -30,7 +31,7 @@ from growc.plans.memory_bound import OF_NODE, require
 from growc.plans.plan import Gap, Summary
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Named, evaluate
-from growc.recipe.layer_orders import SHALLOWER, arrangement, counted_back, new_layers
+from growc.recipe.layer_orders import SHALLOWER, arrangement, counted_back, layers_of, new_layers
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.resolve.bound import Bound
 
@@ -132,11 +133,13 @@ def of_places(depth: Past, scores: Sequence[float | None], order: ast.Order) -> 
     unknown = next((k for k in depth.order if scores[k] is None), None)
     places = zip(depth.drawn, depth.zeroed, strict=True)
     drawn = next((place for place, (past, zero) in enumerate(places) if past and not zero), None)
-    if unknown is not None or drawn is not None:
+    merged = next((place for place, of in enumerate(depth.merged) if len(of) > 1), None)
+    if unknown is not None or drawn is not None or merged is not None:
         why = "no tensor shows what it adds" if drawn is None else "it is drawn at random"
         if drawn is None and order.file is not None:
             why = f"`{order.file.value}` has no score of it"
         layer = unknown if drawn is None else drawn
+        layer, why = (layer, why) if merged is None else (merged, "it is the mean of several")
         message = f"the importance of layer {layer} cannot be measured: {why}"
         remedy = "write another order, `by middle` or `even`"
         raise GrowError(Diagnostic("G313", message, order.span, help=remedy))
@@ -157,7 +160,8 @@ def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
 def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
     statement = bound.statement
     ranges = statement.layers if isinstance(statement, ast.Arrange) else ()
-    for layers in (statement.layers,) if isinstance(statement, ast.Drop) else ranges:
+    alone = (statement.layers,) if isinstance(statement, ast.Drop | ast.MergeLayers) else ranges
+    for layers in alone:
         yield from counted_back(layers, depth.count_before(None), partial(_evaluated, bound, depth, size_of))
 
 
@@ -182,7 +186,23 @@ def _after(
     for place in (place for place, new in enumerate(new_layers(order)) if new):
         zeroed[place] = zero or (zeroed[place] and draws is None)
         drawn[place] = drawn[place] if draws is None else Drawn(bound.number, draws.at(place), std)
-    return depth.after(Move(bound.number, tuple(order)), tuple(zeroed), tuple(drawn))
+    merged = [depth.merged[k] for k in order]
+    if isinstance(statement, ast.MergeLayers):
+        of = layers_of(statement.layers, count, partial(_evaluated, bound, depth, size_of))
+        merged[order.index(of[0])] = _mean_of(depth, of, statement.span)
+    return depth.after(Move(bound.number, tuple(order)), tuple(zeroed), tuple(drawn), tuple(merged))
+
+
+def _mean_of(depth: Past, layers: Sequence[int], span: Span) -> tuple[int, ...]:
+    """The layers of the source of which one layer is the mean, each as often as it counts."""
+    new = next((k for k in layers if depth.zeroed[k] or depth.drawn[k] is not None), None)
+    if new is not None and len(layers) > 1:
+        message = f"layer {new} cannot be merged: a statement above made it"
+        raise GrowError(Diagnostic("G314", message, span, help="merge layers first, and add others then"))
+    whole = lcm(*(len(depth.merged[k]) for k in layers))
+    found = [one for k in layers for one in depth.merged[k] * (whole // len(depth.merged[k]))]
+    once = gcd(*(found.count(one) for one in found))
+    return tuple(one for one in dict.fromkeys(found) for _ in range(found.count(one) // once))
 
 
 def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
@@ -198,8 +218,13 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     order = depth.order
     new = [zero or past is not None for zero, past in zip(depth.zeroed, depth.drawn, strict=True)]
     full = [source for source, other in zip(order, new, strict=True) if not other]
-    for layer in sorted(set(range(depth.count)) - set(full)):
+    inside = {one for merged in depth.merged for one in merged}
+    for layer in sorted(set(range(depth.count)) - set(full) - inside):
         yield _gap(run, layer, f"layer {layer} is left out")
+    for place, merged in enumerate(depth.merged):
+        if len(merged) > 1:
+            listed = ", ".join(map(str, dict.fromkeys(merged)))
+            yield _gap(run, merged[0], f"layer {place} is the mean of layers {listed}")
     seen: set[int] = set()
     places = zip(order, branches.passages(run, depth), strict=True)
     for place, (source, passage) in enumerate(places):
@@ -256,8 +281,10 @@ def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, lis
             ]
             pairs = zip(past.order, branches.passages(run, past), strict=True)
             made[number] = [
-                Instance(source) if passage is None else Instance(source, writers[source], passage.steps)
-                for source, passage in pairs
+                Instance(source, merged=merged if len(merged) > 1 else ())
+                if passage is None
+                else Instance(source, writers[source], steps=passage.steps)
+                for (source, passage), merged in zip(pairs, past.merged, strict=True)
             ]
     return made
 

@@ -27,7 +27,7 @@ from growc.passes.compilation import Result
 from growc.plans.execute import planned
 from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, WeightPlan
 from growc.plans.reads import rows_read
-from growc.plans.rows import Rows
+from growc.plans.rows import Rows, as_rows, average
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
@@ -177,7 +177,20 @@ class GrownWeights(Generic[H]):
 
     def read(self, name: str) -> Array:
         """A tensor of the source as plans name it."""
+        merged = self._merged.get(name)
+        if merged is not None:
+            return self._old(merged).whole().reshape(merged.before)
         return self.source.read(self._origins.get(name, name))
+
+    @cached_property
+    def _merged(self) -> dict[str, WeightPlan]:
+        """Tensors that plans name, and that are means."""
+        return {plan.source: plan for plan in self.planned.values() if plan.mean_of}
+
+    def _old(self, plan: WeightPlan) -> Rows:
+        """What the steps of a plan begin with."""
+        names = plan.mean_of or (plan.copy_of or plan.source,)
+        return average([self.source.rows(name) or as_rows(self.source.read(name)) for name in names])
 
     def reads(self, name: str, rows: range) -> int:
         """How many bytes of the source are read for some rows of a tensor of the result."""
@@ -195,13 +208,8 @@ class GrownWeights(Generic[H]):
     def make(self, name: str) -> Rows:
         """One tensor of the result, by rows."""
         plan = self.plans[name]
-        origin = self.origin(name)
-        old: Array | Rows
-        if plan.zero:
-            old = np.zeros(plan.before, DTYPES[self.source.entry(origin).dtype])
-        else:
-            old = self.source.rows(origin) or self.source.read(origin)
-        made = planned(plan, old, self.read)
+        kind = DTYPES[self.source.entry(self.origin(name)).dtype]
+        made = planned(plan, np.zeros(plan.before, kind) if plan.zero else self._old(plan), self.read)
         factor = self.factors.get(name)
         return made if factor is None or not factor.shift else made.then(factor.of)
 

@@ -44,10 +44,11 @@ from growc.ir.walk import postorder
 RESERVED = "growc.reserved"
 """Key of a graph's `meta`: names of stored tensors that stand beside it, which nothing else may have."""
 
-COPY_OF, ZERO, ORDER = "growc.copy_of", "growc.zero", "growc.order"
+COPY_OF, ZERO, ORDER, MEAN_OF = "growc.copy_of", "growc.zero", "growc.order", "growc.mean_of"
 ALIASES, ASSUMED = "growc.aliases", "growc.assumed"
 """Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;
-what the units of an axis are (`Order`); its other names; whether it stands for what an operator is not given.
+what the units of an axis are (`Order`); of which tensors it is the mean; its other names; whether it stands
+for what an operator is not given.
 """
 
 COMMUTATIVE = frozenset(
@@ -108,7 +109,8 @@ def _quantised(value: ir.Value, found: Stored) -> Weight:
 
 def _past(value: ir.Value) -> dict[str, Any]:
     copy_of, zero = value.meta.get(COPY_OF, ""), value.meta.get(ZERO, False)
-    return {"copy_of": copy_of, "zero": zero, "aliases": () if copy_of else value.meta.get(ALIASES, ())}
+    aliases = () if copy_of else value.meta.get(ALIASES, ())
+    return {"copy_of": copy_of, "zero": zero, "aliases": aliases, "mean_of": value.meta.get(MEAN_OF, ())}
 
 
 Key = tuple[int, bytes, bytes]

@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
-from growc.dialects.onnx.capture.capture import COPY_OF, ZERO
+from growc.dialects.onnx.capture.capture import COPY_OF, MEAN_OF, ZERO
 from growc.dialects.onnx.capture.owners import Place
 from growc.dialects.onnx.capture.quantised import Stored
-from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_tensors import read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.layers.copy_nodes import copied, renewed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import RowTables
+from growc.dialects.onnx.layers.merge_layers import counterparts, mean_tensor, unlike
 from growc.dialects.onnx.origins import stored_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value
@@ -83,7 +84,9 @@ class Building:
             first = all(p.source != instance.source for p in placed)
             zeros = self.zeros(instance.zeroed)
             steps = {self.node_of(node): self.node_of(like) for node, like in instance.steps.items()}
-            _Copying(self, (number, instance.source), made, first, zeros, steps).run()
+            copying = _Copying(self, (number, instance.source), made, first, zeros, steps)
+            copying.merge(instance.merged)
+            copying.run()
             placed.append(made)
             stream = made.end = made.values[self.value_of(layer.end)]
 
@@ -174,6 +177,15 @@ class _Copying:
         self.value_of, self.node_of = building.value_of, building.node_of
         self.constants: dict[tuple[ir.Value, bool], ir.Value] = {}
         self.expressions: dict[ir.Value, ir.Value] = {}
+        self.merged: list[tuple[int, Mapping[ir.Value, ir.Value]]] = []
+        """The layers of which this one has the mean besides its own, each with what it has there."""
+
+    def merge(self, layers: Sequence[int]) -> None:
+        """Take means with other layers of the source. Raises GrowError (G314) where these are not alike."""
+        known = {layer: counterparts(self.source, self.place, layer) for layer in {*layers} - {self.place[1]}}
+        self.merged = [(layer, known.get(layer, {})) for layer in layers]
+        if layers and any(True for _ in self.building.rows.reads(*self.place, self.position)):
+            raise unlike(self.place, layers[-1], "each takes a row of a table by its number")
 
     def run(self) -> None:
         taken = self.take_rows()
@@ -286,6 +298,10 @@ class _Copying:
             return self.dequantised(node, stored).outputs[value.index() or 0]
         if value in zeros:
             return self.initializer(value, _zeros(value), zero=True)
+        if node is None and self.merged and self.building.owns(self.place, value):
+            mean = self.mean(value)
+            if mean is not None:
+                return mean
         if node is None and self.first and self.graph is _graph_of(value):
             self.name(value, value.name, own=True)
             return value
@@ -295,6 +311,22 @@ class _Copying:
         if self.first and all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
             return value
         return self.computed(node, inputs).outputs[value.index() or 0]
+
+    def mean(self, value: ir.Value) -> ir.Value | None:
+        """The mean of a stored tensor over layers; None of whole numbers, which must be equal in all."""
+        given, place = stored_tensor(value), self.place
+        found = [(layer, value if layer == place[1] else known.get(value)) for layer, known in self.merged]
+        if not given.dtype.is_floating_point():
+            for layer, other in found:
+                if other is not None and not np.array_equal(
+                    read_tensor(given), read_tensor(stored_tensor(other))
+                ):
+                    raise unlike(place, layer, f"`{value.name}` has other whole numbers there")
+            return None
+        tensor = mean_tensor(value, place, found[1:])
+        made = self.initializer(value, tensor)
+        made.meta[MEAN_OF] = tuple("" if other is None else other.name for _, other in found)
+        return made
 
     def dequantised(self, node: ir.Node, stored: Stored) -> ir.Node:
         """A copy of what makes a weight of integers, which makes zeros."""

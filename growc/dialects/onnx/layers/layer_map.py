@@ -13,7 +13,8 @@ import onnx_ir as ir
 from growc.algebra.space import Size
 from growc.dialects.onnx.capture.owners import NOBODY, Owners, Place, enclosing
 from growc.dialects.onnx.clones import Clone
-from growc.dialects.onnx.layers.matching_nodes import Twins, twins
+from growc.dialects.onnx.layers.matching_nodes import Twins
+from growc.dialects.onnx.layers.matching_nodes import twins as matching
 from growc.ir.graph import Graph
 from growc.passes.layers.layer_runs import Layer, Layers, Run
 
@@ -102,17 +103,17 @@ class Layered:
         if value in self.private:
             return self.inputs[place[0], layer][self.inputs[place].index(value)]
         node = value.producer()
-        twin = None if node is None else self._twins(place, layer).get(node)
+        twin = None if node is None else self.twins(place, layer).get(node)
         number = value.index() or 0
         return twin.outputs[number] if twin is not None and number < len(twin.outputs) else None
 
-    def _twins(self, place: Place, layer: int) -> Twins:
+    def twins(self, place: Place, layer: int) -> Twins:
         """For the nodes of one layer those of another of its run that do the same."""
         if (place, layer) not in self.paired:
             run, other = self.layers.runs[place[0]].layers, (place[0], layer)
             starts = self.value_of(run[place[1]].start), self.value_of(run[layer].start)
             ends = self.value_of(run[place[1]].end), self.value_of(run[layer].end)
-            self.paired[place, layer] = twins(self.own[place], self.own[other], starts, ends)
+            self.paired[place, layer] = matching(self.own[place], self.own[other], starts, ends)
         return self.paired[place, layer]
 
     def _top_nodes(self, layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:

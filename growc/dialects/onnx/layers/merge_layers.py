@@ -1,0 +1,74 @@
+"""Layers that become one: which stored tensors of equal layers are each other's, and their means.
+
+Needs: `Layered`, the nodes of the layers that do the same. Gives: for a stored tensor of the first layer the
+tensors of which the merged one has the mean. Raises GrowError (G314) for layers that are not built alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from growc.algebra.indexmap import Array
+from growc.dialects.onnx.capture.owners import Place
+from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.layers.layer_map import Layered
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import wide
+
+
+def counterparts(source: Layered, place: Place, layer: int) -> dict[ir.Value, ir.Value]:
+    """For what is stored, or made of what is stored, and read in one layer, what another one reads there."""
+    found: dict[ir.Value, ir.Value] = {}
+    twins = source.twins(place, layer)
+    if len(twins) != len(source.own[place]) or len(twins) != len(source.own[place[0], layer]):
+        raise unlike(place, layer, "they have other nodes")
+    for node, twin in twins.items():
+        _pair(source, node, twin, found)
+    return found
+
+
+def _pair(source: Layered, node: ir.Node, twin: ir.Node, found: dict[ir.Value, ir.Value]) -> None:
+    for value, other in zip(node.inputs, twin.inputs, strict=False):
+        if value is None or other is None or not source.owners.is_static(value):
+            continue
+        found.setdefault(value, other)
+        makers = value.producer(), other.producer()
+        if makers[0] is not None and makers[1] is not None:
+            _pair(source, makers[0], makers[1], found)
+
+
+def mean_tensor(
+    value: ir.Value, place: Place, others: Sequence[tuple[int, ir.Value | None]]
+) -> ir.LazyTensor:
+    """The mean of a stored tensor and those of other layers."""
+    first = stored_tensor(value)
+    shape, dtype = shape_of(first), first.dtype
+    tensors = [first]
+    for layer, other in others:
+        tensor = None if other is None else constant_of(other)
+        if tensor is None or shape_of(tensor) != shape or tensor.dtype != dtype:
+            raise unlike(place, layer, f"there is nothing like `{value.name}` in both")
+        tensors.append(tensor)
+    return ir.LazyTensor(
+        lambda: ir.tensor(mean_of([read_tensor(one) for one in tensors]), dtype=dtype),
+        dtype=dtype,
+        shape=ir.Shape(shape),
+        name=value.name,
+    )
+
+
+def mean_of(arrays: Sequence[Array]) -> Array:
+    """The mean in the type of the first, added up in double precision, and rounded once."""
+    total = wide(arrays[0]).copy()
+    for array in arrays[1:]:
+        total += wide(array)
+    return np.asarray((total / len(arrays)).astype(arrays[0].dtype))
+
+
+def unlike(place: Place, layer: int, why: str) -> GrowError:
+    """Two layers are not built alike."""
+    message = f"layers {place[1]} and {layer} cannot become one: {why}"
+    return GrowError(Diagnostic("G314", message, help="merge layers of one kind"))
