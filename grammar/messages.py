@@ -74,7 +74,7 @@ FORMS = {
     "stack": "stack layers to N by ORDER [with random fill] [with zero outputs]",
     "arrange": "arrange layers as RANGE, RANGE, … [with random fill] [with zero outputs]",
     "drop": "drop layers RANGE",
-    "merge": "merge layers RANGE by mean",
+    "merge": "merge layers RANGE by mean | merge experts to N by mean",
     "measure": 'measure importance on "FILE" [samples N]',
     "match": 'match "FILE" with FILL [OPTION…] [layers by ORDER [with random fill] [with zero outputs]] '
     "[smaller by RANKING]",

@@ -87,6 +87,8 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"subclone {item.axis.name} to total {spell(item.size)} by {manner}"
         case rc.Budget() | rc.Proportion():
             yield from _budget(item)
+        case rc.Merge():
+            yield from (f"merge {item.axis.name}", f"to {spell(item.size)}", "by mean")
         case rc.Reorder():
             yield f"reorder {item.axis.name} by {manner_text(item)}"
         case rc.Stack():
@@ -159,8 +161,10 @@ def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop | rc.Me
     return f"without {_layers(item.layers)}"
 
 
-def manner_text(item: rc.Widen | rc.Subclone | rc.Reorder) -> str:
+def manner_text(item: rc.Widen | rc.Subclone | rc.Merge | rc.Reorder) -> str:
     """What stands behind `with` or `by`: the fill or ranking, and its options."""
+    if isinstance(item, rc.Merge):
+        return "mean"
     if isinstance(item, rc.Reorder):
         return _ranking(item.ranking) + (f", nested at {', '.join(map(str, item.at))}" if item.at else "")
     how = item.fill.name if isinstance(item, rc.Widen) else _ranking(item.ranking)

@@ -154,11 +154,14 @@ class Stage:
     span: Span | None = None
     regroups: list[Regroup] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    merges: dict[Space, int] = field(default_factory=dict)
+    """Of spaces, how many units in a row become their mean."""
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to do."""
-        return bool(self.requests or self.regroups or any(c.before != c.after for c in self.choices))
+        chosen = any(choice.before != choice.after for choice in self.choices)
+        return bool(self.requests or self.regroups or self.merges or chosen)
 
 
 @dataclass
@@ -206,6 +209,7 @@ class Sizes:
     def apply(self, stage: Stage) -> None:
         """Take over the sizes that a stage leaves."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
+        self.current.update((space, self.of(space)[0] // parts) for space, parts in stage.merges.items())
         for choice in stage.choices:
             self.current.update(dict.fromkeys(choice.slots, choice.after))
         for one in stage.regroups:

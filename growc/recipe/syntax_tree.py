@@ -253,6 +253,14 @@ class Share(Node):
 
 
 @dataclass(frozen=True)
+class Merge(Node):
+    """`merge AXIS to SIZE by mean`: the axis shrinks: units in a row become their mean."""
+
+    axis: AxisRef
+    size: Expr
+
+
+@dataclass(frozen=True)
 class Reorder(Node):
     """`reorder AXIS by RANKING`: the same model with its units sorted, highest first.
 
@@ -409,6 +417,7 @@ Statement = (
     | Budget
     | Proportion
     | SubcloneTotal
+    | Merge
     | Reorder
     | Stack
     | SubcloneLayers

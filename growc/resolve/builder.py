@@ -158,6 +158,10 @@ class Recipe:
         """`subclone AXIS to total EXPR by RANKING [RESCALING]`."""
         return self._said(f"subclone {axis} to total {total} by {_ranking(by, seed, file)} {rescaling}")
 
+    def merge_experts(self, *, to: Number) -> Recipe:
+        """`merge experts to SIZE by mean`."""
+        return self._said(f"merge experts to {to} by mean")
+
     def reorder(self, axis: str, *, by: str, seed: Number | None = None, file: str = "") -> Recipe:
         """`reorder AXIS by RANKING`."""
         return self._said(f"reorder {axis} by {_ranking(by, seed, file)}")
@@ -217,7 +221,7 @@ class Recipe:
         """`drop layers RANGE`."""
         return self._said(f"drop layers {_range(layers)}")
 
-    def merge(self, layers: Layers) -> Recipe:
+    def merge_layers(self, layers: Layers) -> Recipe:
         """`merge layers RANGE by mean`."""
         return self._said(f"merge layers {_range(layers)} by mean")
 

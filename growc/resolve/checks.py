@@ -10,7 +10,7 @@ from growc.errors.source import Span
 from growc.recipe import syntax_tree as rc
 from growc.recipe.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
 from growc.recipe.fills import FILLS, FillRule
-from growc.recipe.option_rules import OPTIONS, OptionRule
+from growc.recipe.option_rules import CHOSEN, OPTIONS, OptionRule
 from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS
 from growc.resolve.budget_checks import check_budget, parts_of_budget
 
@@ -39,6 +39,9 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
             for option in statement.options[:1]:
                 yield from _without_meaning(option, statement.axis)
             yield from _ranking(statement.axis, statement.ranking)
+        case rc.Merge():
+            yield from _at_least(1, statement.size, "a size")
+            yield from _merged(statement.axis)
         case rc.Reorder():
             yield from _width(statement.axis, "reordered")
             yield from _ranking(statement.axis, statement.ranking, reorder=True)
@@ -158,6 +161,14 @@ def _width(axis: rc.AxisRef, verb: str) -> Iterator[Diagnostic]:
 def _only_pooled(ranking: rc.Ranking, instead: str) -> Diagnostic:
     remedy = f"`subclone kv_heads to N by {ranking.name}` averages key/value heads"
     return Diagnostic("G210", f"`by {ranking.name}` ranks no units, and {instead}", ranking.span, help=remedy)
+
+
+def _merged(axis: rc.AxisRef) -> Iterator[Diagnostic]:
+    if axis.name not in CHOSEN:
+        message = f"`merge` averages {' and '.join(CHOSEN)}, and no `{axis.name}`"
+        remedy = f"`merge {CHOSEN[0]} to N by mean`, `merge layers RANGE by mean`"
+        remedy += " and `subclone kv_heads to N by mean` average"
+        yield Diagnostic("G210", message, axis.span, help=remedy)
 
 
 def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> Iterator[Diagnostic]:

@@ -44,15 +44,15 @@ def move_heads(
     steps = found.steps()
     outputs = {(v.name, axis): layout for v in axes.graph.outputs for axis, layout in found.changed(v)}
     maps = {place: layout.as_map() for place, layout in outputs.items()}
-    blends = {place: _matrix(layout) for place, layout in outputs.items() if found.first.averages}
+    blends = {place: matrix_of(layout) for place, layout in outputs.items() if found.first.averages}
     return steps, maps, blends
 
 
-def _matrix(layout: Layout) -> Floats:
+def matrix_of(layout: Layout) -> Floats:
     """What a layout of means does to the units of an axis."""
     if layout.step is not None:
         return np.eye(layout.before) if layout.is_identity else np.full((1, layout.before), 1 / layout.before)
-    parts = [_matrix(part) for part in layout.parts]
+    parts = [matrix_of(part) for part in layout.parts]
     if layout.kind == "product":
         made = np.eye(1)
         for part in parts:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 
-from growc.algebra.space import Space, atoms_of, leaves
+from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.grammar import manner_text
@@ -29,6 +29,7 @@ from growc.passes.lowering.chosen_units import choices_of, chosen_now, require_s
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
 from growc.passes.lowering.kept_axes import spaces_kept
 from growc.passes.lowering.lowered import Lowered
+from growc.passes.lowering.merging import means, parts_of
 from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
 from growc.passes.lowering.resolve_axis import named, only_size, targets_of, why_same
 from growc.passes.lowering.scopes import Region, counted_from_the_end, number_of_layers, region_of
@@ -43,6 +44,7 @@ from growc.recipe.expression import Expr, Named, evaluate, parts_of
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.statistics import IMPORTANCE
+from growc.recipe.option_rules import Options
 from growc.resolve.bound import Bound
 
 
@@ -84,11 +86,13 @@ class _Lowering:
             self.done.history.append((bound.number, self.done.sizes.copy()))
             if isinstance(bound.statement, DepthStatement):
                 self.done.summaries += [line for _, line in islice(lines, 1)]
-            if isinstance(bound.statement, Resizing | ast.Measure):
+            if isinstance(bound.statement, Resizing | ast.Merge | ast.Measure):
                 rankings, stages = self.requests.rankings.copy(), list(self.done.stages)
                 try:
                     if isinstance(bound.statement, ast.Measure):
                         self.measure(bound.statement)
+                    elif isinstance(bound.statement, ast.Merge):
+                        self.merge(bound, bound.statement)
                     else:
                         self.resize(bound, bound.statement)
                 except GrowError as error:  # later statements are judged as if this one was not there
@@ -153,6 +157,28 @@ class _Lowering:
         changed = (key for key in stage.requests if not self.pairs.bears(key))
         self.touched.update((key, (statement.span, name)) for key in changed)
         self.summarise(statement, changes, len(stage.requests) + put_off)
+
+    def merge(self, bound: Bound, statement: ast.Merge) -> None:
+        """Units in a row become their mean."""
+        name, span, region = statement.axis.name, statement.axis.span, self.region(bound)
+        targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
+        region.require(targets, name, span)
+        stage = Stage(bound.number, name, name, Options(), span=span)
+        self.done.stages.append(stage)
+        changes: list[tuple[int, int]] = []
+        for ordinal, target in enumerate(targets):
+            before = self.done.sizes.product(target.spaces)
+            after = self.evaluate(statement.size, region, target, ordinal)
+            parts = parts_of(self.axes, statement, target.spaces, before, after)
+            self.suffices(statement, target, before, after)
+            space = find(target.spaces[0])
+            if parts > 1:
+                stage.merges[space] = parts
+                self.requests.rankings.pool(space, means(before, parts))
+                self.touched[space] = (statement.span, name)
+            changes += [] if (before, after) in changes else [(before, after)]
+        self.done.sizes.apply(stage)
+        self.summarise(statement, changes, len(stage.merges))
 
     def let_go(self, ask: Ask) -> None:
         """Raises FixedError where something says that an axis stays."""
@@ -253,7 +279,9 @@ class _Lowering:
             raise GrowError(no_groups(span))
         return targets, region
 
-    def summarise(self, statement: Resizing, changes: Sequence[tuple[int, int]], count: int) -> None:
+    def summarise(
+        self, statement: Resizing | ast.Merge, changes: Sequence[tuple[int, int]], count: int
+    ) -> None:
         """A line of the plan's head."""
         noop = not isinstance(statement, ast.Reorder) and all(a == b for a, b in changes)
         note = "no change: that is its size" if noop else manner_text(statement)
@@ -334,7 +362,9 @@ class _Lowering:
         if isinstance(statement, ast.Subclone):
             self.suffices(statement, target, before, after)
 
-    def suffices(self, statement: ast.Subclone, target: RoleAxis, before: int, after: int) -> None:
+    def suffices(
+        self, statement: ast.Subclone | ast.Merge, target: RoleAxis, before: int, after: int
+    ) -> None:
         """As many units are left as every ranking takes of them."""
         atoms = set(atoms_of(target.spaces))
         for ranking, space in self.axes.ranked.items():

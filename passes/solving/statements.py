@@ -24,6 +24,7 @@ from growc.passes.heads.move_heads import averaged, move_heads
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.new_layers.drawn_layers import redraws
 from growc.passes.solving.build_constraints import build_links, carriers_of
+from growc.passes.solving.merged_units import merge_units, merged
 from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of, shape_after
 from growc.passes.solving.shares import choice_gaps
 from growc.passes.solving.shrinking import Rescaling, dropped
@@ -42,6 +43,8 @@ def solve_pass(c: Mapped) -> Solved:
         statements.draw(stage.number)
         if stage.regroups:
             statements.move(stage)
+        elif stage.merges:
+            statements.merge(stage)
         else:
             statements.solve(stage)
         statements.sizes.apply(stage)
@@ -86,6 +89,16 @@ class _Statements:
             for atom, size in zip((one.keys, one.group), one.sizes, strict=True):
                 if len(self.heard.get(atom, ())) not in (0, size):
                     self.heard[atom] = np.ones(size, dtype=bool)
+
+    def merge(self, stage: Stage) -> None:
+        """Units that become means."""
+        made, maps, blends = merge_units(self.c.axes, stage, self.sizes)
+        self.extend(made)
+        for place, state in maps.items():
+            self.outgoing.follow(place, state, blends[place])
+        self.gaps += merged(self.c.axes, stage)
+        for space in stage.merges:
+            self.heard.pop(space, None)
 
     def solve(self, stage: Stage) -> None:
         """A statement with maps."""
