@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source
-from growc.grammar.printer import depth_text, manner_text
+from growc.grammar.printer import depth_text, manner_text, mixture_text
 from growc.grammar.printer import format_recipe as format  # noqa: A004 - growc.grammar.format is what it is
 from growc.grammar.reader import read, read_expression
 from growc.recipe.expression import Expr
@@ -20,6 +20,7 @@ __all__ = [
     "depth_text",
     "format",
     "manner_text",
+    "mixture_text",
     "parse",
     "parse_expression",
     "read",

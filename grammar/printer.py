@@ -113,6 +113,8 @@ def _statement(item: rc.Statement) -> Iterator[str]:
                 yield f"smaller by {_ranking(item.smaller)}"
         case rc.Untie():
             yield "untie head"
+        case rc.Upcycle():
+            yield f"upcycle {item.axis.name} to {item.into.name} {spell(item.count)} {mixture_text(item)}"
         case rc.Include():
             yield f"include {_text(item.file)}"
         case rc.Expect():
@@ -169,6 +171,13 @@ def manner_text(item: rc.Widen | rc.Subclone | rc.Merge | rc.Reorder) -> str:
         return _ranking(item.ranking) + (f", nested at {', '.join(map(str, item.at))}" if item.at else "")
     how = item.fill.name if isinstance(item, rc.Widen) else _ranking(item.ranking)
     return " ".join([how, *map(_option, item.options)])
+
+
+def mixture_text(item: rc.Upcycle) -> str:
+    """How many experts are chosen, and how they are made."""
+    noise = f" noise {_number(item.noise)}" if item.noise else ""
+    seed = f" seed {spell(item.seed)}" if item.seed else ""
+    return f"top {spell(item.top)} with {item.fill.name}{noise}{seed}"
 
 
 def _text(text: rc.Text) -> str:

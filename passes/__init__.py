@@ -64,7 +64,7 @@ AFTER_DEPTH = (
     >> Pass(
         "solve",
         solve_pass,
-        requires=("model", "graph", "axes", "norms", "ties", "roles", "layers", "lowered"),
+        requires=("model", "graph", "axes", "norms", "ties", "roles", "layers", "lowered", "statements"),
         ensures=("steps", "scales", "attributes", "gaps", "outputs", "blends", "heard", "notes"),
     )
     >> Pass("mend", mend_pass, requires=("model", "sampled", "axes", "lowered"), ensures=("repairs",))

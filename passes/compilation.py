@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 from growc.algebra.space import Size, Space
 from growc.errors.progress import Progress, quiet
 from growc.errors.shown import Shown
-from growc.passes.edits import HeadEdits, Repairs, Sampled
+from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
 from growc.passes.layers.layer_runs import Instance
 
 if TYPE_CHECKING:
@@ -258,6 +258,9 @@ class Model(Protocol):
 
     def edit(self, edit: HeadEdits) -> Self:
         """The model with another graph, which is to be captured."""
+
+    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+        """The model with mixtures in the place of networks. Raises GrowError (G304) if it can hold none."""
 
     def rearrange(
         self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]

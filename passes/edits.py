@@ -15,6 +15,7 @@ from growc.ir.graph import Node, Value
 
 if TYPE_CHECKING:
     from growc.passes.axes.unstacked_experts import Taken
+    from growc.passes.raising.feed_forward import Network
 
 # ---- edits of heads
 
@@ -53,6 +54,22 @@ class HeadEdits:
     unfolds: Sequence[tuple[Value, int]] = ()
     repeats: Sequence[tuple[Node, int, int, int]] = ()
     packed: Sequence[Packed] = ()
+
+
+# ---- edits of networks
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A network that becomes a mixture of copies of it. statement, number: the number of the statement, and
+    that of the network among those of the statement. experts: how many there are; top: how many are chosen.
+    """
+
+    statement: int
+    number: int
+    network: Network
+    experts: int
+    top: int
 
 
 # ---- repairs of shapes

@@ -38,6 +38,19 @@ class Order:
     name: str
 
 
+@dataclass(frozen=True)
+class Upcycled:
+    """Of a mixture that a network of the source became: the number of the statement, that of the network
+    among those of the statement, and which of its stored tensors it is. router: whether the source has no
+    such tensor, since it scores experts.
+    """
+
+    statement: int
+    network: int
+    part: int
+    router: bool = False
+
+
 @dataclass(eq=False)
 class Weight:
     """A stored tensor of the model. `read` brings its values and is called only when they are needed."""
@@ -67,6 +80,8 @@ class Weight:
 
     order: Order | None = None
     """What the units of an axis are of those that are stored: `shape` and `read` have them in this order."""
+    upcycled: Upcycled | None = None
+    """What it is of a mixture that a statement makes: `order` then says that experts are copies of one."""
     known: bool = True
     """Whether there are values: of a config by itself, sizes are all that is there."""
     some: Callable[[Index], Array] | None = field(default=None, repr=False)

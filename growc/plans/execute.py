@@ -51,7 +51,8 @@ def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) ->
         rows = stored(_normed(plan.normed, read))
     else:
         computed = plan.scale != 1.0 or bool(plan.shift) or not all(map(_moves, plan.steps))
-        rows = _stepped(plan.steps, source, read, plan.shift, computed)
+        std = Deviation((lambda: 1.0) if plan.new else partial(_deviation, source))
+        rows = _stepped(plan.steps, source, read, plan.shift, computed, std)
     if plan.scale != 1.0:
         rows = rows.then(lambda x: (wide(x) * plan.scale).astype(x.dtype))
     if plan.shift:
@@ -60,10 +61,15 @@ def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) ->
 
 
 def _stepped(
-    steps: Sequence[AxisStep], source: Array | Rows, read: Read | None, shift: float, computed: bool = True
+    steps: Sequence[AxisStep],
+    source: Array | Rows,
+    read: Read | None,
+    shift: float,
+    computed: bool = True,
+    deviation: Deviation | None = None,
 ) -> Rows:
     """A tensor with its shift after some steps; 16-bit numbers as float32, where they are computed with."""
-    std = Deviation(partial(_deviation, source))
+    std = deviation or Deviation(partial(_deviation, source))
     rows = as_rows(source)
     if computed and source.dtype.itemsize == 2 and source.dtype.kind not in "iu":
         rows = rows.then(lambda x: x.astype(np.float32))

@@ -4,6 +4,7 @@ For freezing, learning rates of their own, and optimizer state. An axis that cha
 where `from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the
 units that are no original. Where an axis has a `next`, its new units are those of that tensor, of the next
 layer. A weight that is a `copy` as a whole is that of a new layer, or of a head that parted from its table.
+One without a `source` is a new router.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def lineage_of(plan: Plan) -> dict[str, Json]:
             str(k): {"verb": verbs[k], "map": number(made), **above.get(k, {})}
             for k, made in axis_maps(weight).items()
         }
-        source = weight.copy_of or weight.source
+        source = "" if weight.new else weight.copy_of or weight.source
         data: dict[str, Json] = {
             "source": source,
             "shape": list(weight.after),

@@ -239,6 +239,8 @@ class WeightPlan:
     """The stored tensors that the source computes it from, where the result stores it instead of them."""
     mean_of: tuple[str, ...] = ()
     """The tensors of the source of which it is the mean before any step, where layers became one."""
+    new: bool = False
+    """Whether the source has no such tensor: zeros stand for it, and a statement says its deviation."""
 
     @property
     def changed(self) -> bool:

@@ -353,6 +353,19 @@ class Untie(Node):
 
 
 @dataclass(frozen=True)
+class Upcycle(Node):
+    """`upcycle ffn to experts N top K with FILL [noise S] [seed N]`: networks become mixtures of copies."""
+
+    axis: NamedAxis
+    into: NamedAxis
+    count: Expr
+    top: Expr
+    fill: Fill
+    noise: float = 0.0
+    seed: Expr | None = None
+
+
+@dataclass(frozen=True)
 class Include(Node):
     """`include "FILE"`: the statements of another recipe."""
 
@@ -427,6 +440,7 @@ Statement = (
     | Measure
     | Match
     | Untie
+    | Upcycle
     | Include
     | Expect
     | Language

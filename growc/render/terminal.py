@@ -99,6 +99,8 @@ def weight_row(weight: WeightPlan, *, moved: bool = False) -> tuple[str, str, st
         zero += [f"mean of {len(weight.mean_of)}"] if weight.mean_of else []
         what = ", ".join([*zero, *dict.fromkeys(map(step_text, weight.steps)), *times])
     source = weight.copy_of or weight.source
+    if weight.new:
+        return f"+ {weight.name}", f"{list(weight.after)}", f"new, {what}"
     sign = "~" if weight.name == source else ">" if moved else "+"
     origin = "" if weight.name == source else f" ({'was' if moved else 'from'} {source})"
     before = "" if sign == ">" and weight.before == weight.after else f"{list(weight.before)} -> "
@@ -115,7 +117,7 @@ def tally(plan: Plan) -> str:
     """The plan in one line."""
     changed = [w for w in plan.weights if w.worth_telling]
     learned = [w for w in plan.weights if w.worth_telling or not w.copy_of]
-    new = len(learned) - len({w.copy_of or w.source for w in learned})
+    new = len(learned) - len({w.copy_of or w.source for w in learned if not w.new})
     before, after = plan.parameters
     parameters = f"{count(before)} -> {count(after)} parameters"
     return (

@@ -204,6 +204,21 @@ class Recipe:
         """`untie head`."""
         return self._said("untie head")
 
+    def upcycle(
+        self,
+        axis: str = "ffn",
+        *,
+        experts: Number,
+        top: Number,
+        fill: str,
+        noise: Number | None = None,
+        seed: Number | None = None,
+    ) -> Recipe:
+        """`upcycle ffn to experts N top K with FILL [noise S] [seed N]`."""
+        said = f"upcycle {axis} to experts {experts} top {top} with {fill}"
+        said += "" if noise is None else f" noise {noise}"
+        return self._said(said + ("" if seed is None else f" seed {seed}"))
+
     # ---- layers
 
     def stack(self, *, to: Number, by: str, fill: str = "", zero_outputs: bool = False) -> Recipe:

@@ -56,6 +56,8 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
                 yield from _range(layers)
         case rc.Drop() | rc.MergeLayers():
             yield from _range(statement.layers)
+        case rc.Upcycle():
+            yield from _upcycled(statement)
         case rc.Measure():
             yield from _at_least(1, statement.samples, "a number of samples")
             yield from _fixed(statement.samples, "a number of samples")
@@ -90,6 +92,28 @@ def nested(nest: rc.Nest) -> Iterator[Diagnostic]:
         if not 0 < share.numerator < share.denominator:
             message = "a prefix holds a part of the units: more than none, and less than all"
             yield Diagnostic("G206", message, share.span, help="write a fraction such as `1/2`")
+
+
+def _upcycled(statement: rc.Upcycle) -> Iterator[Diagnostic]:
+    """Networks become experts, each a copy: nothing else does, and in no other way."""
+    for axis, wanted in ((statement.axis, "ffn"), (statement.into, "experts")):
+        if axis.name != wanted:
+            message = f"`upcycle` makes `experts` of `ffn`, and `{axis.name}` has no meaning here"
+            yield Diagnostic("G205", message, axis.span, help=f"write `{wanted}`")
+    for expr, said in ((statement.count, "a number of experts"), (statement.top, "how many are chosen")):
+        yield from _at_least(1, expr, said)
+        yield from _fixed(expr, said)
+    count, top = _constant(statement.count), _constant(statement.top)
+    if count is not None and top is not None and top > count > 0:
+        yield Diagnostic("G206", f"of {count} experts {top} cannot be chosen", statement.top.span)
+    fill = FILLS[statement.fill.name]
+    if fill.copies != "all" or not fill.shares:
+        copying = ", ".join(f"`{f.name}`" for f in FILLS.values() if f.copies == "all" and f.shares)
+        message = f"every expert is a copy of the network, which `{fill.name}` does not make"
+        yield Diagnostic("G204", message, statement.fill.span, help=f"write one of {copying}")
+    if not 0 <= statement.noise < math.inf:
+        yield Diagnostic("G206", "noise is at least 0", statement.span)
+    yield from _seeded(statement.seed)
 
 
 def _constant(expr: Expr | None) -> int | None:
@@ -186,8 +210,12 @@ def _seed(drawn: rc.Ranking | rc.LayerFill | None) -> Iterator[Diagnostic]:
     if isinstance(drawn, rc.LayerFill) and drawn.std is not None and not 0 <= drawn.std < math.inf:
         yield Diagnostic("G206", "a standard deviation is at least 0", drawn.span)
     if drawn is not None:
-        yield from _at_least(0, drawn.seed, "a seed")
-        yield from _fixed(drawn.seed, "a seed")
+        yield from _seeded(drawn.seed)
+
+
+def _seeded(seed: Expr | None) -> Iterator[Diagnostic]:
+    yield from _at_least(0, seed, "a seed")
+    yield from _fixed(seed, "a seed")
 
 
 def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:

@@ -80,6 +80,7 @@ def assemble_weights(
                 zero=weight.zero,
                 mean_of=weight.mean_of,
                 shift=weight.shift,
+                new=weight.upcycled is not None and weight.upcycled.router,
             )
             done.weights.append(made)
             done.uses.append(members)

@@ -21,12 +21,13 @@ from growc.passes.layers.layer_runs import Layers
 from growc.passes.lowering.scopes import region_of, text_of
 from growc.passes.roles.submodels import Scopes
 from growc.passes.runner import run
+from growc.passes.upcycling.networks import mixtures
 from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound
 
 
 def edit_pass(c: Analysis) -> Request:
-    """Heads without tables, groups of one head for `by mean`; if any, the model is analysed again."""
+    """Heads without tables, groups of one for `by mean`, networks as mixtures; if any, the analysis again."""
     asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
     untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()
     model = c.model
@@ -36,6 +37,8 @@ def edit_pass(c: Analysis) -> Request:
     edited = c
     if untied or model is not c.model:
         edited = run(ANALYSIS, replace(c.part(Source), model=model, untied=untied))
+    if mixed := mixtures(edited, [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]):
+        edited = run(ANALYSIS, replace(edited.part(Source), model=edited.model.upcycle(mixed)))
     return Request(**vars(edited), first=c, edited=edited)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
-from growc.grammar import manner_text
+from growc.grammar import manner_text, mixture_text
 from growc.ir.lowered_statement import Sizes, Stage
 from growc.passes.axes.unstacked_experts import taken
 from growc.passes.compilation import Arranged, Mapped, Request
@@ -38,6 +38,7 @@ from growc.passes.ranking.rankings import By, Rankings
 from growc.passes.ranking.unit_scores import Measured
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import bearers
+from growc.passes.upcycling.experts import made_here
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Named, evaluate, parts_of
@@ -86,6 +87,8 @@ class _Lowering:
             self.done.history.append((bound.number, self.done.sizes.copy()))
             if isinstance(bound.statement, DepthStatement):
                 self.done.summaries += [line for _, line in islice(lines, 1)]
+            if isinstance(bound.statement, ast.Upcycle):
+                self.upcycled(bound, bound.statement)
             if isinstance(bound.statement, Resizing | ast.Merge | ast.Measure):
                 rankings, stages = self.requests.rankings.copy(), list(self.done.stages)
                 try:
@@ -112,12 +115,27 @@ class _Lowering:
         self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
         self.done.stages = [s for s in stages if s.changes]
+        one = made_here(self.c)  # of which the source has one network
         for name, found in self.roles.axes.items():
-            before = tuple(dict.fromkeys(a.size for a in found))
+            sizes = (a.size if one.isdisjoint(map(find, a.spaces)) else 1 for a in found)
+            before = tuple(dict.fromkeys(sizes))
             self.done.axes[name] = AxisChange(
                 before, tuple(dict.fromkeys(self.done.sizes.product(a.spaces) for a in found))
             )
         return self.done
+
+    def upcycled(self, bound: Bound, statement: ast.Upcycle) -> None:
+        """A line of the plan's head: the model was edited before."""
+        marks = (weight.upcycled for weight in self.c.graph.weights)
+        networks = {mark.network for mark in marks if mark is not None and mark.statement == bound.number}
+        count = evaluate(statement.count, lambda size: 0)
+        note = f"copies of ffn, {mixture_text(statement)}"
+        self.done.summaries.append(Summary("experts", (1,), (count,), note, len(networks)))
+        if count > 1 and evaluate(statement.top, lambda size: 0) == 1:
+            said = "with `top 1` the weight of the chosen expert is 1 whatever its score"
+            self.done.warnings.append(
+                f"{said}, so that no gradient reaches the router; with `top 2` one does"
+            )
 
     # ---------------------------------------------------------------- one statement
 

@@ -33,6 +33,8 @@ from growc.passes.solving.solve import solve
 from growc.passes.solving.weight_steps import put_in_order, weight_steps
 from growc.passes.soundness.below_zero import BelowZero
 from growc.passes.soundness.jumps import jumps
+from growc.passes.upcycling.experts import gaps as mixed
+from growc.passes.upcycling.experts import stacked
 from growc.plans.plan import AxisStep, Gap
 
 
@@ -68,10 +70,18 @@ class _Statements:
         self.ranges = Ranges(c.model.ranges)
         self.below_zero = BelowZero(c.axes, c.lowered.taken.constants, self.ranges)
         self.redraws, self.kept = redraws(c.axes, c.layers)
+        self.stacked = stacked(c.graph, c.statements, c.layers)
+        self.gaps += mixed(self.stacked)
         self.noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
 
     def draw(self, moment: int | None) -> None:
-        """The weights of new layers that statements before a moment draw; None: all that are left."""
+        """The weights of new layers and mixtures that statements before a moment make; None: all that are
+        left.
+        """
+        made = [one for one in self.stacked if moment is None or one.moment < moment]
+        for stack in made:
+            self.steps[stack.use] += stack.steps(shape_after(stack.use, self.steps))
+        self.stacked = [one for one in self.stacked if one not in made]
         due = [moment is None or one.moment < moment for one in self.redraws]
         for one in compress(self.redraws, due):
             self.steps[one.use].append(one.step(shape_after(one.use, self.steps)))

@@ -219,9 +219,10 @@ def _is_matrix(use: Value) -> bool:
 def put_in_order(graph: Graph) -> Iterator[tuple[Value, list[AxisStep]]]:
     """What comes first of a use of which the units are meant in another order than they are stored in."""
     for use in graph.uses():
-        if use.weight is not None and use.weight.order is not None:
-            order = use.weight.order
+        weight = use.weight
+        if weight is not None and weight.order is not None and weight.upcycled is None:
+            order = weight.order
             kept = LeafStep.keep(len(order.units))
-            weight = np.where(order.units < 0, 0.0, kept.weight)
-            leaf = replace(kept, before=order.stored, index=order.units, weight=weight)
+            factors = np.where(order.units < 0, 0.0, kept.weight)
+            leaf = replace(kept, before=order.stored, index=order.units, weight=factors)
             yield use, [AxisStep(order.axis, Layout("leaf", (), leaf), "makes", order.name)]

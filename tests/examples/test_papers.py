@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.numpy_helper
 import pytest
 from papers import (
     BERT,
@@ -463,3 +465,20 @@ def assert_zero_filled(old: Weight, new: Weight) -> None:
         assert not of_new_heads[:, :8].any(), (
             "their new units are zero themselves, so what reads those is free"
         )
+
+
+def test_upcycling_copies_the_network(tmp_path: Path) -> None:
+    """Every expert is the dense network: E_i = W for all i; everything else stays (2212.05055, section 2)."""
+    of = example("upcycling")
+    written = growc.apply(of.recipe, of.model, tmp_path / "mixture.onnx").written
+    before, after = (
+        {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(path).graph.initializer}
+        for path in (of.model, written)
+    )
+    stacks = {name for name in before if after[name].ndim > before[name].ndim}
+    assert len(stacks) == 3 * 3
+    for name, w in before.items():
+        if w.dtype.kind == "f":
+            assert (after[name] == (np.stack([w] * 8)[:, None] if name in stacks else w)).all()
+    routers = [w for name, w in after.items() if name not in before and w.dtype.kind == "f"]
+    assert [w.shape for w in routers] == [(64, 8)] * 3

@@ -31,6 +31,7 @@ STATEMENTS = (
     'widen axis 1 of "up*" to 96 with uniform copy',
     "stack layers to 2 * layers by whole",
     "untie head",
+    "upcycle ffn to experts 3 top 2 with cyclic copy noise 0.1",
 )
 IMPORTANCE = 'measure importance on "inputs.npz"\nsubclone ffn to ffn / 2 by importance'
 

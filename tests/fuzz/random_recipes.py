@@ -31,6 +31,10 @@ def random_recipe(c: Choices, net: Net) -> str:
         lines.insert(0, "untie head")
     if c.chance(6):
         lines[-1] = newer(lines[-1])
+    if "ffn" in net.roles and c.chance(6):
+        lines.append(
+            f"upcycle ffn to experts 3 top {c.pick(1, 2, 3)} with {c.pick('cyclic', 'uniform')} copy"
+        )
     return "\n".join(dict.fromkeys(lines))
 
 

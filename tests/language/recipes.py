@@ -49,7 +49,8 @@ expressions = st.recursive(
 )
 
 axes = st.builds(rc.NamedAxis, st.sampled_from(rc.ROLES)) | tensor_axes
-width_axes = st.builds(rc.NamedAxis, st.sampled_from([r for r in rc.ROLES if r != "layers"])) | tensor_axes
+named = st.builds(rc.NamedAxis, st.sampled_from([r for r in rc.ROLES if r != "layers"]))
+width_axes = named | tensor_axes
 ranges = st.builds(rc.Layer, expressions) | st.builds(rc.Layers, expressions, st.none() | expressions)
 scopes = st.one_of(
     st.builds(rc.RoleScope, st.sampled_from(["encoder", "decoder"])),
@@ -108,6 +109,7 @@ statements = st.one_of(
     st.builds(rc.Measure, texts, st.none() | expressions),
     matches,
     st.just(rc.Untie()),
+    st.builds(rc.Upcycle, named, named, expressions, expressions, fills, scales, st.none() | expressions),
     st.builds(rc.Include, texts),
     st.builds(rc.Expect, conditions),
     st.builds(rc.Nest, st.lists(axes, min_size=1, max_size=3).map(tuple), rankings, shares),

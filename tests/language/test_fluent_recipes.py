@@ -96,6 +96,11 @@ EVERY_STATEMENT = [
         'match "large.json" with zero fill seed 3 layers by top 3 with zero outputs smaller by magnitude',
     ),
     (R().untie_head(), "untie head"),
+    (
+        R().upcycle(experts=8, top=2, fill="cyclic copy", noise=0.1, seed=3),
+        "upcycle ffn to experts 8 top 2 with cyclic copy noise 0.1 seed 3",
+    ),
+    (R().upcycle(experts="e", top=1, fill="tail copy"), "upcycle ffn to experts e top 1 with tail copy"),
     (R().include("width.grow"), 'include "width.grow"'),
     (R().expect("preserved within 1e-5"), "expect preserved within 1e-5"),
     (R().within("encoder", R().untie_head()), "in encoder {\n    untie head\n}"),

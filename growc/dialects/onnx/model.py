@@ -18,6 +18,7 @@ from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.fused_ops import Fused
 from growc.dialects.onnx.capture.split_broadcasts import part
 from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.experts.insert_mixture import insert
 from growc.dialects.onnx.files.load import files_of, load
 from growc.dialects.onnx.heads.insert_repeats import counting, spread
 from growc.dialects.onnx.heads.unpack_qkv import unpack
@@ -39,7 +40,7 @@ from growc.ir.rows import Site, opaque
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import Taken
 from growc.passes.compilation import Rearranged, Result
-from growc.passes.edits import HeadEdits, Repairs, Sampled
+from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
 from growc.passes.finish.assembled import Assembled
 from growc.passes.layers.layer_runs import Instance, Layers
 from growc.plans.scores import Scores
@@ -88,6 +89,15 @@ class IrModel(ABC):
         made = self.on(there)
         unpack(there, edit.packed)
         made.spreading += spread(edit, there, inside=not self.repeats)
+        return made
+
+    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+        """The model with mixtures in the place of networks."""
+        there = Clone.of(self.source)
+        made = self.on(there)
+        for mixture in mixtures:
+            gone = set(insert(mixture, there))
+            made.fused = [one for one in made.fused if gone.isdisjoint(one.lowering.made)]
         return made
 
     def on(self, there: Clone) -> Self:

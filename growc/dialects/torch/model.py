@@ -24,7 +24,9 @@ from growc.dialects.torch.lowering.onnx_file import LoweredFile
 from growc.dialects.torch.programs.load import load
 from growc.dialects.torch.tested_versions import untested
 from growc.errors.brief import brief
+from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Source
+from growc.passes.edits import Mixture
 from growc.passes.finish.assembled import Assembled
 
 
@@ -83,6 +85,12 @@ class TorchModel(IrModel):
     def put_back(self, made: Assembled) -> Assembled:
         """With weight norms as modules have them."""
         return put_back(made, self.folded)
+
+    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+        """Raises GrowError (G309): what a graph of torch gets are copies of its own calls."""
+        message = "`upcycle` makes mixtures in ONNX files; a module has no calls that route"
+        remedy = "export the module to ONNX (`torch.onnx.export`), and upcycle the file"
+        raise GrowError(Diagnostic("G309", message, help=remedy))
 
     def on(self, there: Clone) -> Self:
         """The same model with a structure of its own, whose nodes remember what they said in the source."""

@@ -24,6 +24,7 @@ VERBS = {
     "subclone": 4,
     "drop": 2,
     "untie": 4,
+    "upcycle": 5,
     "anonymous": 14,
 }
 NUMBERED = ("vocab", "positions")
@@ -74,6 +75,8 @@ def _statement(pick: Random, verb: str, seen: Seen) -> str:
         return _depth(pick, verb, seen)
     if verb == "untie":
         return "untie head" if seen.tied or pick.random() < 0.1 else ""
+    if verb == "upcycle":
+        return _upcycled(pick) if "ffn" in seen.axes else ""
     if verb == "anonymous":
         names = [name for name, shape in seen.weights.items() if shape]
         if not names:
@@ -95,6 +98,13 @@ def _statement(pick: Random, verb: str, seen: Seen) -> str:
     if seen.scopes and pick.random() < 0.3:
         return f"in {pick.choice(list(seen.scopes))} {{ {line} }}"
     return line
+
+
+def _upcycled(pick: Random) -> str:
+    count = pick.choice([1, 2, 3, 4])
+    noise = " noise 0.1" if pick.random() < 0.2 else ""
+    fill = pick.choice([fill for fill in FILLS if fill.endswith("copy")])
+    return f"upcycle ffn to experts {count} top {pick.randint(1, count)} with {fill}{noise}"
 
 
 def _width(pick: Random, verb: str, name: str, sizes: Sequence[int]) -> str:

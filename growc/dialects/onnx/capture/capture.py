@@ -45,10 +45,10 @@ RESERVED = "growc.reserved"
 """Key of a graph's `meta`: names of stored tensors that stand beside it, which nothing else may have."""
 
 COPY_OF, ZERO, ORDER, MEAN_OF = "growc.copy_of", "growc.zero", "growc.order", "growc.mean_of"
-ALIASES, ASSUMED = "growc.aliases", "growc.assumed"
+ALIASES, ASSUMED, UPCYCLED = "growc.aliases", "growc.assumed", "growc.upcycled"
 """Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;
 what the units of an axis are (`Order`); of which tensors it is the mean; its other names; whether it stands
-for what an operator is not given.
+for what an operator is not given; what it is of a mixture (`Upcycled`).
 """
 
 COMMUTATIVE = frozenset(
@@ -91,7 +91,8 @@ def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:
     if order is not None:
         shape[order.axis] = len(order.units)
     past = _past(value) | {"order": order, "assumed": value.meta.get(ASSUMED, False)}
-    past |= {"known": is_known(tensor), "some": partial(read_tensor, tensor) if order is None else None}
+    past |= {"upcycled": value.meta.get(UPCYCLED), "known": is_known(tensor)}
+    past |= {"some": partial(read_tensor, tensor) if order is None else None}
     return Weight(value.name or "", tuple(shape), dtype_name(tensor.dtype), read, value, **past)
 
 

@@ -1,0 +1,1 @@
+"""Edits of a file's feed-forward networks: mixtures of experts in their place."""

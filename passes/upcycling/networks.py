@@ -1,0 +1,75 @@
+"""Which networks statements make mixtures of, and of how many experts.
+
+Needs: the statements, the analysed model. Gives: a `Mixture` for every network that a statement names. Raises
+GrowError (G302, G304, G307) where there is none, or one cannot have copies side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import Value
+from growc.passes.compilation import Analysis
+from growc.passes.edits import Mixture
+from growc.passes.lowering.scopes import region_of
+from growc.passes.raising.feed_forward import Networks, StaysError
+from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import evaluate
+from growc.recipe.layer_orders import Depth
+from growc.resolve.bound import Bound
+
+
+def mixtures(c: Analysis, asked: Sequence[Bound]) -> list[Mixture]:
+    """What every network becomes that statements make mixtures of. Raises GrowError (G302, G304, G307)."""
+    if not asked:
+        return []
+    experts = [space for axis in c.roles.axes.get("experts", ()) for space in axis.spaces]
+    networks, found, taken = Networks(c.axes, experts), list[Mixture](), dict[Value, Bound]()
+    for bound in asked:
+        statement = bound.statement
+        assert isinstance(statement, ast.Upcycle)
+        in_order(bound, c.statements)
+        targets = c.roles.axes.get("ffn", [])
+        if not targets:
+            message = "this model has no `ffn` that could become experts"
+            raise GrowError(Diagnostic("G302", message, statement.axis.span))
+        region = region_of(bound.scopes, c.roles.scopes, c.axes, c.layers, bound.number)
+        inside = region.of(targets, "ffn", statement.axis.span)
+        region.require(inside, "ffn", statement.axis.span)
+        count, top = (evaluate(expr, lambda size: 0) for expr in (statement.count, statement.top))
+        for number, axis in enumerate(inside):
+            try:
+                network = networks.network(axis.spaces)
+            except StaysError as error:
+                message = f"`ffn` ({axis.size}) cannot become experts: {error}"
+                remedy = "" if len(inside) == 1 else "`in layers …` around the statement names others alone"
+                raise GrowError(Diagnostic("G304", message, statement.axis.span, help=remedy)) from error
+            if network.gives in taken:
+                message = "this network becomes a mixture of experts in a statement above"
+                related = ((taken[network.gives].statement.span, "the first one"),)
+                raise GrowError(Diagnostic("G304", message, statement.span, related=related))
+            taken[network.gives] = bound
+            found.append(Mixture(bound.number, number, network, count, top))
+    return found
+
+
+def in_order(bound: Bound, statements: Sequence[Bound]) -> None:
+    """Raise GrowError (G304) where something above a statement moves what its scope counts, or says how many
+    experts there are.
+    """
+    for other in statements:
+        above = other.number < bound.number
+        counts = any(isinstance(scope, ast.LayerScope) for scope in bound.scopes)
+        if above and counts and isinstance(other.statement, Depth):
+            message = "`upcycle` in some layers stands above every statement that moves layers"
+        elif above and _resizes_experts(other.statement):
+            message = "experts that `upcycle` makes can change behind it only"
+        else:
+            continue
+        related = ((other.statement.span, "this stands above it"),)
+        raise GrowError(Diagnostic("G304", message, bound.statement.span, related=related))
+
+
+def _resizes_experts(statement: ast.Statement) -> bool:
+    return isinstance(statement, ast.Widen | ast.Subclone | ast.Reorder) and statement.axis.name == "experts"

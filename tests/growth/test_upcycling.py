@@ -1,0 +1,243 @@
+"""Feed-forward networks become mixtures of experts: each a copy, chosen by a new router."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from faults import Change, Mutant, edited
+from graphs import ROOT, STREAM, save
+from judging import judge
+from models import stored
+from test_planted_faults import run as spoilt
+
+import growc
+from growc import api
+from growc.algebra.draws import Draws
+from growc.errors.diagnostic import GrowError
+from growc.plans.lineage import lineage_of
+from growc.plans.plan import LeafStep, WeightPlan
+from growc.render.inspection import inspect_data
+
+TINY = ROOT / "examples/models"
+E, K, F, H = 5, 2, 12, 8
+UPCYCLE = f"upcycle ffn to experts {E} top {K} with cyclic copy"
+NOISY = f"{UPCYCLE} noise 0.5 seed 7"
+
+
+def stream(path: Path, text: str = STREAM) -> Path:
+    """A model whose norms are random and whose bias behind the network is not zero."""
+    random = np.random.default_rng(3)
+    vectors = {f"norm{k}_{x}": random.normal(1, 0.5, H) for k in (1, 2) for x in ("weight", "bias")}
+    return save(path, text, **{name: v.astype(np.float32) for name, v in vectors.items()})
+
+
+def normal(key: Draws, count: int) -> np.ndarray:
+    """Box and Muller on Philox: what a key stands for."""
+    raw = np.random.Philox(key=key.key).random_raw(2 * count)
+    u = ((raw >> np.uint64(11)).astype(np.float64) + 1).reshape(-1, 2) * 2.0**-53
+    return np.sqrt(-2 * np.log(u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
+
+
+def test_weights_are_the_papers_formulas(tmp_path: Path) -> None:
+    """E_0 = W, E_i = W + S·std(W)·z; biases are copies; R = 0.02·z (Komatsuzaki et al. 2022, section 3)."""
+    source = stream(tmp_path / "m.onnx")
+    made = growc.apply(NOISY, source, tmp_path / "out.onnx", check=False).written
+    before, after = stored(source), stored(made)
+    key = Draws.of(7, 1, "experts", "", 0)
+    names = ("up_weight", "up_bias", "down_weight", "down_bias")
+    for part, name in enumerate(names):
+        w = before[name].astype(np.float64)
+        expected = np.broadcast_to(w.reshape(1, *[1] * (2 - w.ndim), *w.shape), after[name].shape).copy()
+        if w.ndim == 2:
+            noise = normal(key.at(0, part).at("noise").at(0), expected.size).reshape(expected.shape)
+            expected[1:] += 0.5 * w.std() * noise[1:]
+        np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-6)
+    [router] = set(after) - set(before) - {name for name in after if after[name].dtype.kind == "i"}
+    assert after[router].shape == (H, E)
+    drawn = 0.02 * normal(key.at(0, len(names)).at(0), H * E).reshape(H, E)
+    np.testing.assert_allclose(after[router], drawn, rtol=1e-5)
+
+
+def test_the_result_computes_what_a_mixture_is(tmp_path: Path) -> None:
+    """y = Σ over the chosen of softmax(chosen scores)_e · E_e(x), in numpy from the result's weights."""
+    source = stream(tmp_path / "m.onnx")
+    made = growc.apply(NOISY, source, tmp_path / "out.onnx", check=False).written
+    w = {name: array.astype(np.float64) for name, array in stored(made).items()}
+    router = next(array for name, array in w.items() if array.shape == (H, E))
+    tokens = np.arange(16)
+
+    def norm(x: np.ndarray, k: int) -> np.ndarray:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+        return scaled * w[f"norm{k}_weight"] + w[f"norm{k}_bias"]
+
+    x = w["table"][tokens]
+    n = norm(x, 1)
+    y = np.zeros_like(x)
+    for row, scores in enumerate(n @ router):
+        chosen = np.argsort(-scores)[:K]
+        gates = np.exp(scores[chosen]) / np.exp(scores[chosen]).sum()
+        for e, gate in zip(chosen, gates, strict=True):
+            inner = np.maximum(n[row] @ w["up_weight"][e] + w["up_bias"][e, 0], 0)
+            y[row] += gate * (inner @ w["down_weight"][e] + w["down_bias"][e, 0])
+    session = onnxruntime.InferenceSession(made)
+    [found] = session.run(None, {"tokens": tokens})
+    np.testing.assert_allclose(found, norm(x + y, 2) @ w["table"].T, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["tiny-gpt", "tiny-llama", "tiny-bert", "tiny-vit", "tiny-t5"])
+def test_copies_are_exact_in_every_model(tmp_path: Path, name: str) -> None:
+    judged = judge(
+        "upcycle ffn to experts 4 top 2 with uniform copy", TINY / f"{name}.onnx", tmp_path / "m.onnx"
+    )
+    judged.assert_exact()
+    seen = inspect_data(growc.inspect(judged.path))
+    assert seen["experts"] == ["stacked"]
+    assert set(np.atleast_1d(seen["axes"]["experts"])) == {4}
+
+
+def test_noise_is_a_gap_that_names_the_router(tmp_path: Path) -> None:
+    judge(NOISY, stream(tmp_path / "m.onnx"), tmp_path / "out.onnx").assert_gap("noise on experts", "scores")
+
+
+COMBINED = {
+    "others before": f"widen hidden to 16 with cyclic copy\nwiden ffn to 18 with uniform copy\n{UPCYCLE}",
+    "others behind": f"{UPCYCLE}\nwiden ffn to 24 with tail copy\nwiden hidden to 32 with cyclic copy",
+    "all experts": "upcycle ffn to experts 3 top 3 with last copy\nexpect experts == 3",
+    "one of them": "upcycle ffn to experts 3 top 1 with tail copy",
+    "a single one": "upcycle ffn to experts 1 top 1 with neighbor copy",
+    "in another order afterwards": f"{UPCYCLE}\nreorder experts by random seed 5",
+}
+
+
+@pytest.mark.parametrize("recipe", COMBINED.values(), ids=COMBINED)
+def test_recipes_around_it_are_exact(tmp_path: Path, recipe: str) -> None:
+    judge(f"{recipe}\nexpect exact", stream(tmp_path / "m.onnx"), tmp_path / "out.onnx").assert_exact()
+
+
+FURTHER = {
+    "hidden": "widen hidden to 16 with cyclic copy split random",
+    "ffn": "widen ffn to 20 with neighbor copy split random",
+    "experts": "reorder experts by magnitude",
+}
+
+
+@pytest.mark.parametrize("statement", FURTHER.values(), ids=FURTHER)
+def test_a_mixture_takes_further_surgery(tmp_path: Path, statement: str) -> None:
+    mixture = growc.apply(NOISY, stream(tmp_path / "m.onnx"), tmp_path / "mixture.onnx", check=False).written
+    judge(statement, mixture, tmp_path / "out.onnx").assert_exact()
+
+
+def test_a_layers_copies_have_the_experts_of_its_source_or_draws_of_their_own(tmp_path: Path) -> None:
+    """Before `stack`, a copied layer has what its source has; behind it, every layer has its own draws."""
+    noisy, deeper = "upcycle ffn to experts 3 top 2 with cyclic copy noise 0.1", "stack layers to 5 by last"
+    name = "transformer.h.{}.mlp.{}"
+    for recipe, same in ((f"{noisy}\n{deeper}", True), (f"{deeper}\n{noisy}", False)):
+        out = tmp_path / f"{same}.onnx"
+        found = stored(growc.apply(recipe, TINY / "tiny-gpt.onnx", out, check=False).written)
+        for tensor in ("c_fc.weight", "router.weight"):
+            one, other = (found[name.format(layer, tensor)] for layer in (3, 4))
+            assert (one == other).all() == same
+
+
+def test_a_scope_leaves_other_layers_dense(tmp_path: Path) -> None:
+    recipe = "in layers 1..3 { upcycle ffn to experts 4 top 2 with cyclic copy }\nexpect exact"
+    out = growc.apply(recipe, TINY / "tiny-gpt.onnx", tmp_path / "out.onnx").written
+    ranks = [stored(out)[f"transformer.h.{k}.mlp.c_fc.weight"].ndim for k in range(4)]
+    assert ranks == [2, 3, 3, 2]
+
+
+def test_the_lineage_says_copies_and_new_routers(tmp_path: Path) -> None:
+    plan = api.compile(api.recipe(UPCYCLE), stream(tmp_path / "m.onnx")).plan
+    lineage = lineage_of(plan)
+    up = lineage["weights"]["up_weight"]
+    assert (up["source"], lineage["maps"][up["axes"]["0"]["map"]]["from"]) == ("up_weight", [0] * E)
+    [router] = [w for w in lineage["weights"].values() if not w["source"]]
+    assert router["shape"] == [H, E]
+    assert plan.axes["experts"].before == (1,)
+    assert plan.axes["experts"].after == (E,)
+
+
+def test_the_same_bytes_come_out_twice(tmp_path: Path) -> None:
+    source = stream(tmp_path / "m.onnx")
+    one, two = (growc.apply(NOISY, source, tmp_path / f"{k}.onnx", check=False).written for k in "ab")
+    assert Path(one).read_bytes() == Path(two).read_bytes()
+
+
+# ---- what is refused, and where
+
+SHARED = STREAM.replace(
+    "x1 = Add(x0, db)",
+    "e = MatMul(n1, up_weight)  f = Relu(e)  g = MatMul(f, down_weight)\n x2 = Add(x0, db)  x1 = Add(x2, g)",
+)
+SOFT = STREAM.replace("act = Relu(ub)", "act = Softmax <axis = -1> (ub)")
+REFUSED = {
+    "experts already": (STREAM, f"{UPCYCLE}\n{UPCYCLE}", "in a statement above"),
+    "weights that are used twice": (SHARED, UPCYCLE, "cannot become experts"),
+    "an operator over all units": (SOFT, UPCYCLE, "Softmax"),
+    "experts that change before": (STREAM, f"reorder experts by first\n{UPCYCLE}", "behind it only"),
+    "layers that move before": (
+        STREAM,
+        f"drop layers 0\nin layers 0 {{ {UPCYCLE} }}",
+        "above every statement",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "recipe", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_become_experts_is_refused(tmp_path: Path, text: str, recipe: str, words: str) -> None:
+    with pytest.raises(GrowError) as error:
+        growc.plan(recipe, stream(tmp_path / "m.onnx", text))
+    assert words in str(error.value)
+    assert error.value.diagnostics[0].code == "G304"
+
+
+def test_experts_do_not_become_experts(tmp_path: Path) -> None:
+    mixture = growc.apply(
+        UPCYCLE, stream(tmp_path / "m.onnx"), tmp_path / "mixture.onnx", check=False
+    ).written
+    with pytest.raises(GrowError, match="that of experts already"):
+        growc.plan(UPCYCLE, mixture)
+
+
+# ---- planted faults
+
+
+def _weight(plan: WeightPlan, axis: int, change: Change) -> WeightPlan:
+    steps = [replace(s, layout=edited(s.layout, change)) if s.axis == axis else s for s in plan.steps]
+    return replace(plan, steps=tuple(steps))
+
+
+def _louder(leaf: LeafStep) -> LeafStep:
+    return replace(leaf, weight=np.where(np.arange(leaf.after) > 0, 1.1, 1.0))
+
+
+def _other(leaf: LeafStep) -> LeafStep:
+    return replace(leaf, weight=leaf.weight * 99)
+
+
+def test_experts_that_are_no_copies_are_seen(tmp_path: Path) -> None:
+    source = stream(tmp_path / "m.onnx")
+    c = api.compile(api.recipe(UPCYCLE), source)
+    numbers = [k for k, w in enumerate(c.assembled.weights) if any(s.name == "experts" for s in w.steps)]
+    spoilable = [k for k in numbers if not c.assembled.weights[k].new]
+    assert len(spoilable) == 4
+    for k in spoilable:
+        mutant = Mutant("louder copies", {k: _weight(c.assembled.weights[k], 0, _louder)})
+        (tmp_path / str(k)).mkdir()
+        seen = spoilt(source, UPCYCLE, tmp_path / str(k), mutant)
+        assert seen.relative > 50 * seen.limit
+
+
+def test_any_router_is_right(tmp_path: Path) -> None:
+    """What scores experts that are equal decides nothing: the reason why it is exact."""
+    source = stream(tmp_path / "m.onnx")
+    c = api.compile(api.recipe(UPCYCLE), source)
+    [k] = [k for k, w in enumerate(c.assembled.weights) if w.new]
+    mutant = Mutant("another router", {k: _weight(c.assembled.weights[k], 0, _other)})
+    seen = spoilt(source, UPCYCLE, tmp_path, mutant)
+    assert seen.relative <= seen.limit
