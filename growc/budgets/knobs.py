@@ -27,7 +27,7 @@ from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis, evaluate
-from growc.recipe.layer_orders import arrangement, by_scores
+from growc.recipe.layer_orders import SHALLOWER, arrangement
 from growc.recipe.ranking_rules import RANKINGS
 from growc.resolve.bound import Bound
 
@@ -203,8 +203,8 @@ def _atoms(trials: Trials, statement: ast.Statement, share: Fraction, axis: ast.
     return found
 
 
-def scored(c: Result, ranking: ast.Ranking) -> Lost:
-    """What shares of atoms lose, by the scores of a ranking: of all that the units add up to, the part that
+def scored(c: Result, by: ast.Subclone) -> Lost:
+    """What shares of atoms lose, by the scores of a statement's ranking: of all that the units add up to, the part that
     goes; the root of the mean of its squares where there are several atoms.
     """
     rankings = _rankings(c)
@@ -212,7 +212,7 @@ def scored(c: Result, ranking: ast.Ranking) -> Lost:
     def lost(atoms: Sequence[Space], shares: Sequence[Fraction]) -> Floats:
         squares = np.zeros(len(shares))
         for atom in atoms:
-            scores = _scores(rankings, ranking, atom)
+            scores = _scores(rankings, by, atom)
             sums = np.concatenate([[0.0], np.cumsum(np.sort(scores)[::-1])])
             kept = [sums[int(len(scores) * share)] for share in shares]
             squares += (1 - np.array(kept) / sums[-1]) ** 2 if sums[-1] > 0 else 0.0
@@ -221,25 +221,29 @@ def scored(c: Result, ranking: ast.Ranking) -> Lost:
     return lost
 
 
+def measurement(c: Result) -> ast.Measure | None:
+    """The last `measure importance` of a recipe."""
+    measures = [b.statement for b in c.statements if isinstance(b.statement, ast.Measure)]
+    return measures[-1] if measures else None
+
+
 def _rankings(c: Result) -> Rankings:
     """The rankings as they stand behind the statements of a compilation."""
-    rankings = Rankings(Magnitudes(c.axes, c.ties))
-    for bound in c.statements:
-        if isinstance(bound.statement, ast.Measure):
-            rankings.measured = c.outside.measure(c, bound.statement)
+    measure = measurement(c)
+    rankings = Rankings(Magnitudes(c.axes, c.ties), found=lambda by: c.outside.scores(c, measure, by))
     for stage in c.lowered.stages:
         for request in stage.requests.values():
             rankings.follow(request.space, request.map)
     return rankings
 
 
-def _scores(rankings: Rankings, ranking: ast.Ranking, atom: Space) -> Floats:
+def _scores(rankings: Rankings, by: ast.Subclone, atom: Space) -> Floats:
     """The scores of the units of an atom; equal ones where the ranking has none for it."""
     equal = np.ones(rankings.count([atom]))
-    if RANKINGS[ranking.name].scores is None:
+    if RANKINGS[by.ranking.name].scores is None:
         return equal
     try:
-        return np.maximum(rankings.scores(ranking, [atom], Draws.of(0)), 0.0)
+        return np.maximum(rankings.scores(by, [atom], Draws.of(0)), 0.0)
     except GrowError:
         return equal
 
@@ -300,9 +304,8 @@ def _literal(expr: Expr) -> int:
 
 
 def _of_layers(c: Result, order: ast.Order) -> list[list[float]] | None:
-    """The importance of the layers of each run, where an order goes by it."""
-    measures = [b.statement for b in c.statements if isinstance(b.statement, ast.Measure)]
-    if not by_scores(order) or not measures:
+    """The scores of the layers of each run, where an order goes by them."""
+    if not SHALLOWER[order.name].scored:
         return None
-    found = c.outside.measure_layers(c, measures[-1])
-    return [of_places(past, own, order.span) for past, own in zip(c.depth.runs, found, strict=True)]
+    found = c.outside.layer_scores(c, measurement(c), order)
+    return [of_places(past, own, order) for past, own in zip(c.depth.runs, found, strict=True)]

@@ -69,7 +69,7 @@ def _named(scope: ast.Scope) -> str:
 
 def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[Place]:
     """Every layer that has the axis."""
-    lost = scored(c, statement.ranking)
+    lost = scored(c, ast.Subclone(statement.axis, statement.size, statement.ranking, span=statement.span))
     runs = list(runs_in(c.layers, bound.scopes, statement.axis.span))
     if len(runs) > 1 and any(run.scope not in ("encoder", "decoder") for run in runs):
         message = "this version shares out a total in models with one run of layers, or encoder and decoder"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from growc.budgets.tried import Measured, measured
 from growc.errors.diagnostic import GrowError
 from growc.errors.progress import quiet
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr
+from growc.recipe.expression import Expr, Int
 from growc.resolve.bound import Bound, Decision, Resolved
 from growc.resolve.budget_checks import options_on, order_of
 
@@ -60,13 +59,12 @@ class Shrinking(Budgeted):
                 assert order is not None
                 made.append(depth(self.c, axis, order, self.bound))
             else:
-                made.append(width(self.trials, axis, self.said, self.lost, self.multiples))
+                made.append(width(self.trials, axis, self.said, self.lost(axis), self.multiples))
         return made
 
-    @cached_property
-    def lost(self) -> Lost:
-        """What shares of atoms lose."""
-        return scored(self.c, self.statement.ranking)
+    def lost(self, axis: ast.AxisRef) -> Lost:
+        """What shares of the atoms of an axis lose."""
+        return scored(self.c, ast.Subclone(axis, Int(0), self.statement.ranking, span=self.statement.span))
 
     def said(self, axis: ast.AxisRef, size: Expr) -> ast.Statement:
         """The plain statement that gives an axis a size."""

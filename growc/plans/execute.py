@@ -51,7 +51,7 @@ def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) ->
         rows = stored(_normed(plan.normed, read))
     else:
         computed = plan.scale != 1.0 or bool(plan.shift) or not all(map(_moves, plan.steps))
-        std = Deviation((lambda: 1.0) if plan.new else partial(_deviation, source))
+        std = Deviation((lambda: (0.0, 1.0)) if plan.new else partial(_deviation, source))
         rows = _stepped(plan.steps, source, read, plan.shift, computed, std)
     if plan.scale != 1.0:
         rows = rows.then(lambda x: (wide(x) * plan.scale).astype(x.dtype))

@@ -41,11 +41,12 @@ from growc.passes.roles.why_tied import bearers
 from growc.passes.upcycling.experts import made_here
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, Named, evaluate, parts_of
+from growc.recipe.expression import Expr, Named, evaluate
+from growc.recipe.expression import parts_of as nodes_of
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.layer_orders import statistic_of
-from growc.recipe.statistics import IMPORTANCE
 from growc.recipe.option_rules import Options
+from growc.recipe.statistics import IMPORTANCE
 from growc.resolve.bound import Bound
 
 
@@ -270,7 +271,7 @@ class _Lowering:
             remedy = "write `measure importance` first"
             raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
         self.measurement, self.scored = statement, {}
-        parts = (part for part in parts_of(self.statements) if isinstance(part, ast.Ranking | ast.Order))
+        parts = (part for part in nodes_of(self.statements) if isinstance(part, ast.Ranking | ast.Order))
         asked = [statistic_of(part) for part in parts]
         if IMPORTANCE in asked or not any(asked):
             self.scores(None)  # which is said of units that go, whatever ranks them
