@@ -7,7 +7,7 @@ alone, once, at a size that suits all axes; what the class makes follow it belon
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -18,6 +18,7 @@ from growc.budgets.knobs import INSIDE, Knob, Lost, Said, size_said
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import GrowError
 from growc.passes.compilation import Result
+from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound, Resolved
 
 OUTSIDE = ("vocab", "positions")
@@ -39,7 +40,7 @@ def coupled(
     c: Result,
     knobs: Sequence[Knob],
     said: Said,
-    lost: Lost,
+    lost: Callable[[ast.AxisRef], Lost],
 ) -> Coupling:
     """The knobs as the class of the model ties them; one that it cannot change alone follows, or stays."""
     share = _share(c)
@@ -53,7 +54,7 @@ def coupled(
         statement = said(knob.axis, size_said(knob.axis, knob.before, tried))
         try:
             plan = planning.held(planning.of((*above.statements, replace(bound, statement=statement))))
-            made.append(_following(c, plan, knob, tried, lost))
+            made.append(_following(c, plan, knob, tried, lost(knob.axis)))
         except GrowError:
             refused.append(knob)
     taken = [

@@ -204,8 +204,8 @@ def _atoms(trials: Trials, statement: ast.Statement, share: Fraction, axis: ast.
 
 
 def scored(c: Result, by: ast.Subclone) -> Lost:
-    """What shares of atoms lose, by the scores of a statement's ranking: of all that the units add up to, the part that
-    goes; the root of the mean of its squares where there are several atoms.
+    """What shares of atoms lose, by the scores of a statement's ranking: of all that the units add up to, the
+    part that goes; the root of the mean of its squares where there are several atoms.
     """
     rankings = _rankings(c)
 
