@@ -5,6 +5,8 @@
     tiny-bert   a byte-level BERT with its tied masked-language head, trained to restore masked bytes
     tiny-llama  a byte-level LLaMA with grouped queries (RMSNorm, rotary, gated), trained to go on
     tiny-t5     an encoder-decoder as T5 has it (RMSNorm, relative positions, tied head), seeded, not trained
+    tiny-seed   a byte-level GPT-2 without layers: its table, its last norm and its head, seeded, not trained
+    tiny-layer  the same with one layer, a template for it, seeded, not trained
     tiny-conv   a plain convolutional network with batch norms, seeded, not trained
 
 The trained ones read what train_tiny_gpt.py reads. NAME.json says what each was made with; a trained model's
@@ -19,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +60,23 @@ class Translator(transformers.T5ForConditionalGeneration):
         return (
             super().forward(input_ids=input_ids, decoder_input_ids=decoder_input_ids, use_cache=False).logits
         )
+
+
+class Gpt2Bytes(transformers.GPT2LMHeadModel):
+    """Takes `input_ids`, returns logits."""
+
+    def forward(self, input_ids):
+        return super().forward(input_ids, use_cache=False).logits
+
+
+def gpt2(layers: int) -> nn.Module:
+    """Width 32, four heads."""
+    return Gpt2Bytes(
+        transformers.GPT2Config(
+            vocab_size=256, n_embd=32, n_layer=layers, n_head=4, n_positions=64, resid_pdrop=0.0,
+            embd_pdrop=0.0, attn_pdrop=0.0,
+        )
+    )  # fmt: skip
 
 
 def bert() -> nn.Module:
@@ -104,6 +124,8 @@ BUILD: dict[str, Callable[[], nn.Module]] = {
     "tiny-llama": llama,
     "tiny-t5": t5,
     "tiny-conv": conv,
+    "tiny-seed": partial(gpt2, 0),
+    "tiny-layer": partial(gpt2, 1),
 }
 
 

@@ -93,6 +93,8 @@ def _statement(item: rc.Statement) -> Iterator[str]:
             yield f"reorder {item.axis.name} by {manner_text(item)}"
         case rc.Stack():
             yield f"stack layers to {spell(item.size)} by {depth_text(item)}"
+        case rc.StackFrom():
+            yield f"stack layers to {spell(item.size)} {depth_text(item)}"
         case rc.SubcloneLayers():
             yield f"subclone layers to {spell(item.size)} by {depth_text(item)}"
         case rc.Arrange():
@@ -149,9 +151,11 @@ def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
         yield f"candidates {spell(item.candidates)}"
 
 
-def depth_text(item: rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop | rc.MergeLayers) -> str:
+def depth_text(item: rc.Stack | rc.StackFrom | rc.SubcloneLayers | rc.Arrange | rc.Drop | rc.MergeLayers) -> str:
     """What a statement does to the list of layers."""
     match item:
+        case rc.StackFrom():
+            return f"from {_text(item.file)}{_new_layers(item.fill, item.zero_outputs)}"
         case rc.Stack():
             return _order(item.order) + _new_layers(item.fill, item.zero_outputs)
         case rc.SubcloneLayers():

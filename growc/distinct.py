@@ -20,7 +20,7 @@ from growc.plans.scores import cache_path
 from growc.recipe.expression import parts_of
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.statistics import IMPORTANCE
-from growc.recipe.syntax_tree import Match, Measure, Order, Ranking
+from growc.recipe.syntax_tree import Match, Measure, Order, Ranking, StackFrom
 from growc.resolve.bound import Resolved
 
 
@@ -91,6 +91,8 @@ def recipe_parts(sources: Iterable[Source], resolved: Resolved) -> Iterator[Part
         match part:
             case Match():
                 yield from model_parts(part.file.path, "the model of `match`")
+            case StackFrom():
+                yield from model_parts(part.file.path, "the template")
             case Measure():
                 yield Part("the inputs of `measure importance`", part.file.path)
             case Ranking() | Order() if part.file is not None:

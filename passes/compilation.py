@@ -21,6 +21,7 @@ from growc.passes.layers.layer_runs import Instance
 
 if TYPE_CHECKING:
     from growc.algebra.indexmap import Bools, Floats, IndexMap
+    from growc.errors.source import Span
     from growc.ir.graph import Graph, Node, Value
     from growc.passes.axes.infer import Axes
     from growc.passes.axes.norms import Norm
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from growc.passes.axes.unstacked_experts import Taken
     from growc.passes.dataflow.ranges import Rule
     from growc.passes.finish.assembled import Assembled
-    from growc.passes.layers.layer_runs import Depth, Layers
+    from growc.passes.layers.layer_runs import Depth, Layers, Run
     from growc.passes.lowering.lowered import Lowered
     from growc.passes.ranking.rankings import By
     from growc.passes.ranking.unit_scores import Measured
@@ -261,6 +262,11 @@ class Model(Protocol):
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
         """The model with mixtures in the place of networks. Raises GrowError (G304) if it can hold none."""
+
+    def graft(self, template: Model, run: Run, span: Span) -> Model:
+        """The model around the layers of a template. Raises GrowError: G309 for models of another form, G314
+        where the template is another model.
+        """
 
     def rearrange(
         self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.recipe.syntax_tree import StackFrom
 from growc.resolve.bound import Resolved
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class OnnxFile:
         from growc.verification.float_copies import SINGLE, copy_bytes, float_types, write_copy
         from growc.verification.rounding import COPY_BYTES
 
+        if any(isinstance(bound.statement, StackFrom) for bound in c.statements):
+            return {}  # the template has no such copy
         if not float_types(c.path) & SINGLE.keys() or copy_bytes(c.path, SINGLE) > COPY_BYTES:
             return {}
         copies = folder.with_name("single")

@@ -24,12 +24,13 @@ from growc.recipe.syntax_tree import (
     Order,
     Ranking,
     Stack,
+    StackFrom,
     SubcloneLayers,
 )
 from growc.recipe.words import FILE, Word
 from growc.system.limits import require
 
-Depth = Stack | SubcloneLayers | Arrange | Drop | MergeLayers
+Depth = Stack | StackFrom | SubcloneLayers | Arrange | Drop | MergeLayers
 """The statements on the list of layers."""
 
 Evaluate = Callable[[Expr], int]
@@ -50,6 +51,10 @@ def arrangement(
                 raise GrowError(_wrong_side(statement, count, size))
             require("layers", "the result has", size, statement.size.span)
             return _ordered(DEEPER[statement.order.name], statement.order, count, size, evaluate)
+        case StackFrom():
+            size = evaluate(statement.size)
+            require("layers", "the result has", size, statement.size.span)
+            return [layer % count for layer in range(size)]
         case SubcloneLayers():
             size = evaluate(statement.size)
             if size > count:

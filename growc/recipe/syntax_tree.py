@@ -294,6 +294,18 @@ class Stack(Node):
 
 
 @dataclass(frozen=True)
+class StackFrom(Node):
+    """`stack layers to SIZE from "FILE" [with FILL] [with zero outputs]`: a model without layers gets those
+    of another one, its template.
+    """
+
+    size: Expr
+    file: Text
+    fill: LayerFill | None = None
+    zero_outputs: bool = False
+
+
+@dataclass(frozen=True)
 class SubcloneLayers(Node):
     """`subclone layers to SIZE by ORDER`: shallower."""
 
@@ -445,6 +457,7 @@ Statement = (
     | Expect
     | Language
     | Nest
+    | StackFrom
 )
 """What does one thing: everything but a scope, which holds statements."""
 

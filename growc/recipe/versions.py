@@ -48,6 +48,7 @@ def _drawing_with_std(node: Node) -> bool:
 
 ADDITIONS: tuple[Addition, ...] = (
     Addition("1.1", "nest", lambda node: isinstance(node, rc.Nest)),
+    Addition("1.1", 'stack layers to N from "FILE"', lambda node: isinstance(node, rc.StackFrom)),
     Addition("1.1", "std S", _drawing_with_std),
     Addition("1.1", "reset P", lambda node: isinstance(node, rc.Option) and OPTIONS[node.name].draws),
 )

@@ -225,6 +225,10 @@ class Recipe:
         """`stack layers to SIZE by ORDER [with FILL] [with zero outputs]`; the fill may name its seed."""
         return self._said(f"stack layers to {to} by {by}{_new_layers(fill, zero_outputs)}")
 
+    def stack_from(self, template: str, *, to: Number, fill: str = "", zero_outputs: bool = False) -> Recipe:
+        """`stack layers to SIZE from "FILE" [with FILL] [with zero outputs]`."""
+        return self._said(f'stack layers to {to} from "{template}"{_new_layers(fill, zero_outputs)}')
+
     def arrange(
         self, layers: Iterable[Layers] | str, *, fill: str = "", zero_outputs: bool = False
     ) -> Recipe:

@@ -50,6 +50,9 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
             yield from _order(statement.order)
             if isinstance(statement, rc.Stack):
                 yield from _seed(statement.fill)
+        case rc.StackFrom():
+            yield from _at_least(1, statement.size, "a number of layers")
+            yield from _seed(statement.fill)
         case rc.Arrange():
             yield from _seed(statement.fill)
             for layers in statement.layers:
@@ -166,7 +169,7 @@ def _place(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Di
     if not any(isinstance(scope, rc.LayerScope) for scope in scopes):
         return
     match statement:
-        case rc.Stack() | rc.SubcloneLayers() | rc.Arrange() | rc.Drop() | rc.MergeLayers():
+        case rc.Stack() | rc.StackFrom() | rc.SubcloneLayers() | rc.Arrange() | rc.Drop() | rc.MergeLayers():
             yield Diagnostic("G211", "the list of layers is no part of a layer", statement.span)
         case (
             rc.Widen(axis=rc.NamedAxis("hidden" as name) as axis)

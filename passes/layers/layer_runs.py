@@ -35,7 +35,8 @@ class Drawn:
 @dataclass(frozen=True)
 class Past:
     """One run of layers. `count`: how many the source has; of each layer of the result: `zeroed`, whether it
-    adds nothing, and `drawn`, how its weights are drawn, None where they are copies."""
+    adds nothing, and `drawn`, how its weights are drawn, None where they are copies. grafted: whether all of
+    them are a template's."""
 
     count: int
     moves: tuple[Move, ...] = ()
@@ -43,6 +44,7 @@ class Past:
     drawn: tuple[Drawn | None, ...] = ()
     merged: tuple[tuple[int, ...], ...] = ()
     """Of each layer of the result the source's of which it is the mean; one counts as often as it stands."""
+    grafted: bool = False
 
     @staticmethod
     def of(count: int) -> Past:
@@ -87,7 +89,7 @@ class Past:
         merged: tuple[tuple[int, ...], ...],
     ) -> Past:
         """One statement more; `zeroed`, `drawn` and `merged` of the layers as they stand after it."""
-        return Past(self.count, (*self.moves, move), zeroed, drawn, merged)
+        return Past(self.count, (*self.moves, move), zeroed, drawn, merged, self.grafted)
 
 
 @dataclass(frozen=True)

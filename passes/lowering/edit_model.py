@@ -14,7 +14,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.analysis import ANALYSIS
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import tied_heads
-from growc.passes.compilation import Analysis, Kept, Request, Source
+from growc.passes.compilation import Analysis, Kept, Model, Request, Source
 from growc.passes.heads.insert_groups import averages, groups_of_one
 from growc.passes.heads.unpack_qkv import packed_heads
 from growc.passes.layers.layer_runs import Layers
@@ -30,7 +30,7 @@ def edit_pass(c: Analysis) -> Request:
     """Heads without tables, groups of one for `by mean`, networks as mixtures; if any, the analysis again."""
     asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
     untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()
-    model = c.model
+    model = grafted(c)
     if any(averages(bound.statement) for bound in c.statements):
         edit = replace(groups_of_one(c.axes, c.roles, c.ties), packed=packed_heads(c.axes, c.roles))
         model = model.edit(edit) if edit.repeats or edit.packed else model
@@ -40,6 +40,33 @@ def edit_pass(c: Analysis) -> Request:
     if mixed := mixtures(edited, [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]):
         edited = run(ANALYSIS, replace(edited.part(Source), model=edited.model.upcycle(mixed)))
     return Request(**vars(edited), first=c, edited=edited)
+
+
+def grafted(c: Analysis) -> Model:
+    """The model with the layers of a template, where a statement asks for these.
+
+    Raises GrowError: G303 where the model has layers, G302 where the template has none or several runs, G314
+    where it is another model.
+    """
+    asked = [b.statement for b in c.statements if isinstance(b.statement, ast.StackFrom)]
+    if not asked:
+        return c.model
+    first, span = asked[0], asked[0].file.span
+    if c.layers.runs or len(asked) > 1:
+        message = "`stack layers to N from` is for a model without layers"
+        remedy = "`stack layers to N by ORDER` deepens a model that has some"
+        raise GrowError(Diagnostic("G303", message, asked[-1].span, help=remedy))
+    for bound in c.statements:
+        if isinstance(bound.statement, ast.Measure | ast.Match):
+            message = "this version does not measure or match a model whose layers come from a template"
+            raise GrowError(
+                Diagnostic("G209", message, bound.statement.span, help="do it in a recipe for the result")
+            )
+    template = c.outside.inspect(first.file.path)
+    if len(template.layers.runs) != 1:
+        count = "no layers" if not template.layers.runs else "several runs of layers"
+        raise GrowError(Diagnostic("G302", f"the template has {count}", span))
+    return c.model.graft(template.model, template.layers.runs[0], span)
 
 
 def asked_again(c: Request, statements: Sequence[Bound], inside: bool, kept: Kept) -> Request:

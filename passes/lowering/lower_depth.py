@@ -67,7 +67,8 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
             if not chosen:
                 raise GrowError(Diagnostic("G314", f"{of}: {c.kept.cause}", bound.statement.span))
             notes += [f"{of}: {c.kept.cause}"] if staying else []
-            before = tuple(depths[k].count_before(None) for k in chosen)
+            grafted = isinstance(bound.statement, ast.StackFrom)
+            before = tuple(0 if grafted else depths[k].count_before(None) for k in chosen)
             ranks = by_scores(bound.statement)
             found = [] if ranks is None else c.outside.layer_scores(c, measure, ranks)
             for ordinal, k in enumerate(chosen):
@@ -178,18 +179,20 @@ def _after(
         require(f"{size} layers", OF_NODE * nodes * (size - count), statement.size.span)
     order = arrangement(statement, count, partial(_evaluated, bound, depth, size_of), scores)
     fill, zero = None, False
-    if isinstance(statement, ast.Stack | ast.Arrange):
+    if isinstance(statement, ast.Stack | ast.StackFrom | ast.Arrange):
         fill, zero = statement.fill, statement.zero_outputs
     zeroed, drawn = [depth.zeroed[k] for k in order], [depth.drawn[k] for k in order]
     draws = None if fill is None else _draws(bound, fill, ordinal)
     std = None if fill is None else fill.std
-    for place in (place for place, new in enumerate(new_layers(order)) if new):
+    grafted = isinstance(statement, ast.StackFrom)
+    for place in (place for place, new in enumerate(new_layers(order)) if new or grafted):
         zeroed[place] = zero or (zeroed[place] and draws is None)
         drawn[place] = drawn[place] if draws is None else Drawn(bound.number, draws.at(place), std)
     merged = [depth.merged[k] for k in order]
     if isinstance(statement, ast.MergeLayers):
         of = layers_of(statement.layers, count, partial(_evaluated, bound, depth, size_of))
         merged[order.index(of[0])] = _mean_of(depth, of, statement.span)
+    depth = replace(depth, grafted=depth.grafted or grafted)
     return depth.after(Move(bound.number, tuple(order)), tuple(zeroed), tuple(drawn), tuple(merged))
 
 
@@ -213,6 +216,9 @@ def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
 
 def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     """Where the layers' new list computes something else than the source."""
+    if depth.grafted:
+        yield from _foreign(run, depth, branches)
+        return
     if not depth.moved:
         return
     order = depth.order
@@ -241,6 +247,17 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     once = list(dict.fromkeys(full))
     if once != sorted(once):
         yield _gap(run, once[0], "the layers stand in another order")
+
+
+def _foreign(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
+    """Where layers that the source does not have add something to the stream."""
+    for place, (source, passage) in enumerate(zip(depth.order, branches.passages(run, depth), strict=True)):
+        if passage is not None:
+            yield from _lasting(branches, run, place, passage)
+            continue
+        origin = "one of the template" if depth.drawn[place] is None else "drawn at random"
+        cause = f"layer {place} is {origin}, and adds to the stream"
+        yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
 
 
 def out_of_phase(run: Run, past: Past) -> Iterator[str]:

@@ -103,6 +103,7 @@ statements = st.one_of(
     st.builds(rc.Subclone, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)),
     st.builds(rc.Reorder, axes, rankings),
     st.builds(rc.Stack, expressions, deeper, layer_fills, st.booleans()),
+    st.builds(rc.StackFrom, expressions, texts, layer_fills, st.booleans()),
     st.builds(rc.SubcloneLayers, expressions, shallower),
     st.builds(rc.Arrange, st.lists(ranges, min_size=1, max_size=4).map(tuple), layer_fills, st.booleans()),
     st.builds(rc.Drop, ranges),

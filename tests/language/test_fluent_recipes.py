@@ -30,6 +30,10 @@ EVERY_STATEMENT = [
         R().stack(to=8, by="last", fill="random fill std 0.02 seed 3"),
         "stack layers to 8 by last with random fill std 0.02 seed 3",
     ),
+    (
+        R().stack_from("one.onnx", to=12, fill="random fill std 0.02", zero_outputs=True),
+        'stack layers to 12 from "one.onnx" with random fill std 0.02 with zero outputs',
+    ),
     (R().nest("ffn", by="random", seed=3), "nest ffn by random seed 3"),
     (R().let("width", "2 * hidden"), "let width = 2 * hidden"),
     (R().widen("hidden", to=1024, fill="neighbor copy"), "widen hidden to 1024 with neighbor copy"),

@@ -22,6 +22,7 @@ from growc.dialects.onnx.experts.insert_mixture import insert
 from growc.dialects.onnx.files.load import files_of, load
 from growc.dialects.onnx.heads.insert_repeats import counting, spread
 from growc.dialects.onnx.heads.unpack_qkv import unpack
+from growc.dialects.onnx.layers.graft import graft
 from growc.dialects.onnx.layers.rearrange import rebuild
 from growc.dialects.onnx.operators.number_ranges import RANGES
 from growc.dialects.onnx.operators.site import COMPLEX, REAL
@@ -34,15 +35,16 @@ from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.source import Span
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Line, Operand
 from growc.ir.rows import Site, opaque
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import Taken
-from growc.passes.compilation import Rearranged, Result
+from growc.passes.compilation import Model, Rearranged, Result
 from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
 from growc.passes.finish.assembled import Assembled
-from growc.passes.layers.layer_runs import Instance, Layers
+from growc.passes.layers.layer_runs import Instance, Layers, Run
 from growc.plans.scores import Scores
 from growc.recipe.statistics import Statistic
 
@@ -99,6 +101,11 @@ class IrModel(ABC):
             gone = set(insert(mixture, there))
             made.fused = [one for one in made.fused if gone.isdisjoint(one.lowering.made)]
         return made
+
+    def graft(self, template: Model, run: Run, span: Span) -> Model:
+        """The model around the layers of a template."""
+        message = "layers can come from a template where both models are ONNX files"
+        raise GrowError(Diagnostic("G309", message, span, help="export both, and grow the file"))
 
     def on(self, there: Clone) -> Self:
         """The same model with a structure of its own; what was measured of it is known."""
@@ -213,6 +220,12 @@ class OnnxModel(IrModel):
     def __post_init__(self) -> None:
         super().__post_init__()
         part(self.source)
+
+    def graft(self, template: Model, run: Run, span: Span) -> Model:
+        """The model around the layers of a template."""
+        if not isinstance(template, OnnxModel) or self.fused or template.fused:
+            return super().graft(template, run, span)
+        return template.on(graft(self.source, template.source, run, span))
 
     @staticmethod
     def open(path: Path) -> OnnxModel:
