@@ -132,15 +132,15 @@ def _statement(item: rc.Statement) -> Iterator[str]:
 def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
     """The parts of a statement that gives a budget."""
     yield "subclone to" if isinstance(item, rc.Budget) else "widen to"
-    yield f"{item.quantity} {item.relation} {spell(item.limit)}"
-    if item.batch and item.length:
-        yield f"at batch {spell(item.batch)} length {spell(item.length)}"
+    limit = item.limit
+    yield f"{limit.quantity} {limit.relation} {spell(limit.value)}"
+    if limit.sequences:
+        yield f"at batch {spell(limit.sequences.batch)} length {spell(limit.sequences.length)}"
     yield f"over {', '.join(axis.name for axis in item.axes)}"
-    how = (
-        f"by {_ranking(item.ranking)}"
-        if isinstance(item, rc.Budget)
-        else f"in proportion with {item.fill.name}"
-    )
+    if isinstance(item, rc.Budget):
+        how = f"by {_ranking(item.ranking)}"
+    else:
+        how = f"in proportion with {item.fill.name}"
     yield " ".join([how, *map(_option, item.options)])
     if item.order:
         new = "" if isinstance(item, rc.Budget) else _new_layers(item.layer_fill, item.zero_outputs)

@@ -18,7 +18,16 @@ from growc.recipe import syntax_tree as rc
 SUFFIX = {"K": 1_000, "M": 1_000_000, "B": 1_000_000_000}
 
 PARTS = (
-    rc.Statement | rc.Scope | rc.LayerRange | rc.Condition | rc.Parameters | rc.AxisRef | rc.Text | ex.Expr
+    rc.Statement
+    | rc.Scope
+    | rc.LayerRange
+    | rc.Condition
+    | rc.Parameters
+    | rc.AxisRef
+    | rc.Text
+    | rc.Limit
+    | rc.Sequences
+    | ex.Expr
 )
 
 NODES = {re.sub(r"\B(?=[A-Z])", "_", node.__name__).lower(): node for node in get_args(PARTS)}
@@ -85,49 +94,11 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def zero_outputs(self, meta: Meta) -> bool:
         return True
 
-    def ranges(self, meta: Meta, *ranges: rc.LayerRange) -> tuple[rc.LayerRange, ...]:
-        return ranges
-
-    # Budgets
-
-    def limit(
-        self, meta: Meta, quantity: Token, relation: Token, limit: ex.Expr, held: Any
-    ) -> dict[str, Any]:
-        return {"quantity": str(quantity), "relation": str(relation), "limit": limit, **(held or {})}
-
-    def held(self, meta: Meta, batch: ex.Expr, length: ex.Expr) -> dict[str, Any]:
-        return {"batch": batch, "length": length}
-
     def axes(self, meta: Meta, *axes: rc.AxisRef) -> tuple[rc.AxisRef, ...]:
         return axes
 
-    def budget(
-        self,
-        meta: Meta,
-        limit: dict[str, Any],
-        axes: tuple[rc.AxisRef, ...],
-        ranking: rc.Ranking,
-        options: tuple[rc.Option, ...],
-        *rest: Any,
-    ) -> rc.Budget:
-        order, multiples, candidates = rest
-        said = {"order": order, "multiples": multiples, "candidates": candidates}
-        return rc.Budget(**limit, axes=axes, ranking=ranking, options=options, **said, span=self.at(meta))
-
-    def proportion(
-        self,
-        meta: Meta,
-        limit: dict[str, Any],
-        axes: tuple[rc.AxisRef, ...],
-        fill: rc.Fill,
-        options: tuple[rc.Option, ...],
-        *rest: Any,
-    ) -> rc.Proportion:
-        order, layer_fill, zero_outputs, multiples = rest
-        said = {"order": order, "layer_fill": layer_fill, "zero_outputs": bool(zero_outputs)}
-        return rc.Proportion(
-            **limit, axes=axes, fill=fill, options=options, **said, multiples=multiples, span=self.at(meta)
-        )
+    def ranges(self, meta: Meta, *ranges: rc.LayerRange) -> tuple[rc.LayerRange, ...]:
+        return ranges
 
     # Fills, options, rankings, orders
 

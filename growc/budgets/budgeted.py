@@ -46,18 +46,18 @@ class Budgeted:
         self.asked = statement
         self.c = planning.of(above.statements)
         self.trials = Trials(self.c, bound)
-        batch, length = (None if e is None else self.number(e) for e in (statement.batch, statement.length))
-        self.sequences = Held(batch or 1, length or 1)
+        held = statement.limit.sequences
+        self.sequences = Held(*(self.number(e) for e in (held.batch, held.length))) if held else Held()
         self.notes: tuple[str, ...] = ()
         self.take(self.found_knobs())
-        given = self.value(statement.limit)
+        given = self.value(statement.limit.value)
         self.limit = math.floor(given) if isinstance(statement, ast.Budget) else math.ceil(given)
 
     def take(self, knobs: Sequence[Knob]) -> None:
         """The axes from now on, and what the model costs by them."""
         self.knobs = list(knobs)
         self.shares = shares_of(self.c, self.knobs)
-        self.cost = self.cost_in(self.asked.quantity)
+        self.cost = self.cost_in(self.asked.limit.quantity)
 
     def found_knobs(self) -> list[Knob]:
         """The knobs of the axes that the budget is over."""
@@ -84,7 +84,7 @@ class Budgeted:
             replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
         )
         c = self.planning.held(self.planning.of((*self.above.statements, *behind)))
-        return Choice(tuple(levels), items, amount_of(self.asked.quantity, c, self.sequences), lost, c)
+        return Choice(tuple(levels), items, amount_of(self.asked.limit.quantity, c, self.sequences), lost, c)
 
     def items(self, levels: Sequence[int]) -> tuple[ast.Statement, ...]:
         """The plain statements of a choice; axes that keep their size have none."""
@@ -103,7 +103,7 @@ class Budgeted:
             choice.items,
             " ".join(self.asked.span.text.split()),
             tuple(knob.axis.name for knob in self.knobs),
-            self.asked.quantity,
+            self.asked.limit.quantity,
             self.limit,
             tuple(rows),
             tuple(near),
@@ -116,7 +116,7 @@ class Budgeted:
         sizes = ", ".join(
             f"{k.axis.name} {'/'.join(map(str, k.sizes(n)))}" for k, n in zip(self.knobs, levels, strict=True)
         )
-        asked = f"{self.asked.quantity} {self.asked.relation} {self.limit}"
+        asked = f"{self.asked.limit.quantity} {self.asked.limit.relation} {self.limit}"
         notes = (f"the {most} is {round(amount)}, with {sizes}", *self.notes)
         return GrowError(
             Diagnostic("G303", f"no sizes of these axes have {asked}", self.asked.limit.span, notes=notes)

@@ -57,12 +57,7 @@ def coupled(
             made.append(_following(c, plan, knob, tried, lost(knob.axis)))
         except GrowError:
             refused.append(knob)
-    taken = [
-        one
-        for k, one in enumerate(made)
-        if one.kept
-        or not any(one.atoms <= other.atoms for other in [*made[:k], *_larger(made[k + 1 :], one)])
-    ]
+    taken = [one for k, one in enumerate(made) if one.kept or not _lies_in(one, made[:k], made[k + 1 :])]
     followed = [*refused, *(one for one in made if one not in taken)]
     return Coupling(taken, tuple(_told(knob, taken) for knob in followed))
 
@@ -77,9 +72,9 @@ def _told(knob: Knob, taken: Sequence[Knob]) -> str:
     )
 
 
-def _larger(behind: Sequence[Knob], one: Knob) -> list[Knob]:
-    """Those that have all atoms of another one, and more."""
-    return [other for other in behind if one.atoms < other.atoms]
+def _lies_in(one: Knob, before: Sequence[Knob], behind: Sequence[Knob]) -> bool:
+    """Whether another axis takes all that one changes along."""
+    return any(one.atoms <= other.atoms for other in before) or any(one.atoms < o.atoms for o in behind)
 
 
 def _share(c: Result) -> Fraction:

@@ -56,9 +56,8 @@ class Growing(Budgeted):
         if not self.planning.has_class(self.c):
             return self.reached(self.knobs)
         wide = [size for knob in self.knobs if not knob.kept for size in knob.before]
-        every = [
-            size for name in self.c.roles.axes if name not in OUTSIDE for size in self.c.roles.sizes(name)
-        ]
+        roles = self.c.roles
+        every = [size for name in roles.axes if name not in OUTSIDE for size in roles.sizes(name)]
         try:
             return self.reached(in_steps(self.knobs, math.gcd(*wide)))
         except GrowError:

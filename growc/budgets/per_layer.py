@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, cast
+from typing import Literal
 
 from growc import grammar
 from growc.budgets.expressions import value_in
@@ -25,6 +25,8 @@ from growc.passes.lowering.scopes import runs_in
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Int
 from growc.resolve.bound import Bound, Decision, Resolved, Row
+
+ROLES: tuple[Literal["encoder"], Literal["decoder"]] = ("encoder", "decoder")
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,12 @@ def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[P
     """Every layer that has the axis."""
     lost = scored(c, ast.Subclone(statement.axis, statement.size, statement.ranking, span=statement.span))
     runs = list(runs_in(c.layers, bound.scopes, statement.axis.span))
-    if len(runs) > 1 and any(run.scope not in ("encoder", "decoder") for run in runs):
+    if len(runs) > 1 and any(run.scope not in ROLES for run in runs):
         message = "this version shares out a total in models with one run of layers, or encoder and decoder"
         raise GrowError(Diagnostic("G209", message, statement.axis.span))
     for run in runs:
-        role = cast(Literal["encoder", "decoder"], run.scope)
-        scopes: tuple[ast.Scope, ...] = (ast.RoleScope(role),) if len(runs) > 1 else ()
+        known = next((role for role in ROLES if role == run.scope), None)
+        scopes: tuple[ast.Scope, ...] = () if len(runs) == 1 or known is None else (ast.RoleScope(known),)
         for layer in range(len(run.layers)):
             inside = (*bound.scopes, *scopes, ast.LayerScope(ast.Layer(Int(layer))))
             trials = Trials(c, replace(bound, scopes=inside))

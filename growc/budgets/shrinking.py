@@ -105,9 +105,8 @@ class Shrinking(Budgeted):
         axes that it ties to each other.
         """
         if first and self.planning.has_class(self.c) and not self.c.depth.changed:
-            coupling = coupled(
-                self.planning, self.above, self.bound, self.c, self.knobs, self.said, self.lost
-            )
+            given = (self.planning, self.above, self.bound, self.c)
+            coupling = coupled(*given, self.knobs, self.said, self.lost)
             if all(len(knob.levels) < 2 for knob in coupling.knobs):
                 raise error
             self.notes = coupling.notes

@@ -193,19 +193,33 @@ Relation = Literal["==", "!=", "<=", ">=", "<", ">"]
 
 
 @dataclass(frozen=True)
-class Budget(Node):
-    """`subclone to QUANTITY <= LIMIT [at batch N length N] over AXIS, … by RANKING [OPTION…]
-    [layers by ORDER] [multiples of EXPR] [candidates N]`: sizes that meet a budget and lose least.
-    """
+class Sequences(Node):
+    """`at batch BATCH length LENGTH`: what memory holds keys and values, or states, of."""
+
+    batch: Expr
+    length: Expr
+
+
+@dataclass(frozen=True)
+class Limit(Node):
+    """`QUANTITY <= VALUE [at batch BATCH length LENGTH]`."""
 
     quantity: Quantity
     relation: Relation
-    limit: Expr
+    value: Expr
+    sequences: Sequences | None = None
+
+
+@dataclass(frozen=True)
+class Budget(Node):
+    """`subclone to QUANTITY <= VALUE over AXIS, … by RANKING [OPTION…] [layers by ORDER]
+    [multiples of EXPR] [candidates N]`: sizes that meet a budget and lose least.
+    """
+
+    limit: Limit
     axes: tuple[AxisRef, ...]
     ranking: Ranking
     options: tuple[Option, ...] = ()
-    batch: Expr | None = None
-    length: Expr | None = None
     order: Order | None = None
     multiples: Expr | None = None
     candidates: Expr | None = None
@@ -213,18 +227,14 @@ class Budget(Node):
 
 @dataclass(frozen=True)
 class Proportion(Node):
-    """`widen to QUANTITY >= LIMIT [at batch N length N] over AXIS, … in proportion with FILL [OPTION…]
+    """`widen to QUANTITY >= VALUE over AXIS, … in proportion with FILL [OPTION…]
     [layers by ORDER [with FILL] [with zero outputs]] [multiples of EXPR]`: all axes times one factor.
     """
 
-    quantity: Quantity
-    relation: Relation
-    limit: Expr
+    limit: Limit
     axes: tuple[AxisRef, ...]
     fill: Fill
     options: tuple[Option, ...] = ()
-    batch: Expr | None = None
-    length: Expr | None = None
     order: Order | None = None
     layer_fill: LayerFill | None = None
     zero_outputs: bool = False

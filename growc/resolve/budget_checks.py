@@ -68,7 +68,7 @@ def check_budget(statement: rc.Undecided, scopes: tuple[rc.Scope, ...]) -> Itera
         return
     yield from _relation(statement)
     yield from _axes(statement)
-    yield from _held(statement)
+    yield from _held(statement.limit)
     yield from _amounts(statement)
     yield from _at_least_one(statement.multiples, "a multiple")
     if isinstance(statement, rc.Budget):
@@ -78,10 +78,10 @@ def check_budget(statement: rc.Undecided, scopes: tuple[rc.Scope, ...]) -> Itera
 def _relation(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
     shrinks = isinstance(statement, rc.Budget)
     right, verb = ("<=", "subclone to") if shrinks else (">=", "widen to")
-    if statement.relation != right:
-        message = f"`{verb} {statement.quantity}` takes `{right}`, and not `{statement.relation}`"
-        remedy = f"write `{verb} {statement.quantity} {right} …`"
-        yield Diagnostic("G204", message, statement.span, help=remedy)
+    if statement.limit.relation != right:
+        message = f"`{verb} {statement.limit.quantity}` takes `{right}`, and not `{statement.limit.relation}`"
+        remedy = f"write `{verb} {statement.limit.quantity} {right} …`"
+        yield Diagnostic("G204", message, statement.limit.span, help=remedy)
 
 
 def _axes(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
@@ -104,27 +104,27 @@ def _axes(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
         yield Diagnostic("G210", message, statement.order.span, help="write `over …, layers`")
 
 
-def _held(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
+def _held(limit: rc.Limit) -> Iterator[Diagnostic]:
     """Memory is that of a batch of sequences of a length; nothing else has these."""
-    example = "`memory <= 4B at batch 1 length 4096`"
-    if statement.quantity == "memory" and statement.batch is None:
-        yield Diagnostic(
-            "G204", "`memory` needs a batch and a length", statement.span, help=f"write {example}"
-        )
-    if statement.quantity != "memory" and statement.batch is not None:
-        message = f"`{statement.quantity}` do not depend on a batch"
-        yield Diagnostic("G204", message, statement.batch.span, help=f"it is for {example}")
-    for expr, what in ((statement.batch, "a batch"), (statement.length, "a length")):
-        yield from _at_least_one(expr, what)
+    example, held = "`memory <= 4B at batch 1 length 4096`", limit.sequences
+    if limit.quantity == "memory" and held is None:
+        yield Diagnostic("G204", "`memory` needs a batch and a length", limit.span, help=f"write {example}")
+    if limit.quantity != "memory" and held is not None:
+        message = f"`{limit.quantity}` do not depend on a batch"
+        yield Diagnostic("G204", message, held.span, help=f"it is for {example}")
+    if held is not None:
+        yield from _at_least_one(held.batch, "a batch")
+        yield from _at_least_one(held.length, "a length")
 
 
 def _amounts(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
     """Amounts of the model stand in the budget itself, and memory has none without a batch."""
-    others = [statement.multiples, statement.batch, statement.length]
+    held = statement.limit.sequences
+    others = [statement.multiples, *((held.batch, held.length) if held else ())]
     others += [statement.candidates] if isinstance(statement, rc.Budget) else []
     found = [name for expr in others if expr is not None for name in names(expr)]
     found = [name for name in found if name.name in rc.QUANTITIES]
-    found += [name for name in names(statement.limit) if name.name == "memory"]
+    found += [name for name in names(statement.limit.value) if name.name == "memory"]
     for name in found:
         message = f"`{name.name}` has no value here"
         yield Diagnostic(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from growc.grammar.parser import keywords, later_words
 from growc.recipe import expression as ex
 from growc.recipe import syntax_tree as rc
+from growc.recipe.expression import spell
 from growc.recipe.fills import FILLS, LAYER_FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING
@@ -35,7 +36,7 @@ def names_of(words: Mapping[str, Word], *taken: str) -> st.SearchStrategy[str]:
 tensor_axes = st.builds(ex.TensorAxis, st.integers(0, 9), strings)
 atoms = st.one_of(
     st.builds(ex.Int, st.integers(0, 10**17)),
-    st.builds(ex.Name, let_names | st.sampled_from(rc.ROLES)),
+    st.builds(ex.Name, let_names | st.sampled_from([*rc.ROLES, "parameters"])),
     tensor_axes,
 )
 expressions = st.recursive(
@@ -97,7 +98,39 @@ matches = st.builds(
     st.just((None, None, False)) | st.tuples(deeper | shallower, layer_fills, st.booleans()),
     st.none() | rankings,
 )
+quantities = st.sampled_from(["parameters", "active_parameters", "flops", "memory"])
+relations = st.sampled_from(["==", "!=", "<=", ">=", "<", ">"])
+sequences = st.none() | st.builds(rc.Sequences, expressions, expressions)
+limits = st.builds(rc.Limit, quantities, relations, expressions, sequences)
+several = st.lists(axes, min_size=1, max_size=3).map(tuple)
+budgets = st.builds(
+    rc.Budget,
+    limits,
+    several,
+    rankings,
+    st.lists(rescalings, max_size=2).map(tuple),
+    st.none() | shallower,
+    st.none() | expressions,
+    st.none() | expressions,
+)
+proportions = st.builds(
+    lambda limit, over, fill, options, depth, multiples: rc.Proportion(
+        limit, over, fill, options, *depth, multiples
+    ),
+    limits,
+    several,
+    fills,
+    st.lists(options, max_size=3).map(tuple),
+    st.just((None, None, False)) | st.tuples(deeper, layer_fills, st.booleans()),
+    st.none() | expressions,
+)
+totals = st.builds(
+    rc.SubcloneTotal, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)
+).filter(lambda one: not spell(one.size).startswith("-"))
 statements = st.one_of(
+    st.deferred(lambda: budgets),
+    st.deferred(lambda: proportions),
+    st.deferred(lambda: totals),
     st.builds(rc.Let, st.builds(ex.Name, let_names), expressions),
     st.builds(rc.Widen, axes, expressions, fills, st.lists(options, max_size=3).map(tuple)),
     st.builds(rc.Subclone, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)),

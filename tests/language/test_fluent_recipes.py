@@ -70,6 +70,38 @@ EVERY_STATEMENT = [
         "subclone ffn to 6 by importance using l2 before activation",
     ),
     (R().reorder("ffn", by="scores", file="s.npz"), 'reorder ffn by scores "s.npz"'),
+    (
+        R().subclone_to(
+            "parameters <= parameters / 2",
+            over=["hidden", "layers"],
+            by="importance",
+            rescaling="unscaled",
+            multiples=8,
+            candidates=4,
+        ),
+        "subclone to parameters <= parameters / 2 over hidden, layers by importance unscaled "
+        "multiples of 8 candidates 4",
+    ),
+    (
+        R().subclone_to("memory <= 4B", at=(1, 4096), over=["ffn", "layers"], by="first", layers="even"),
+        "subclone to memory <= 4B at batch 1 length 4096 over ffn, layers by first layers by even",
+    ),
+    (
+        R().widen_to("flops >= 2 * flops", over=["ffn"], fill="zero fill", multiples=8, seed=3),
+        "widen to flops >= 2 * flops over ffn in proportion with zero fill seed 3 multiples of 8",
+    ),
+    (
+        R().widen_to(
+            "parameters >= 1M",
+            over=["ffn", "layers"],
+            fill="zero fill",
+            layers="last",
+            layers_zero_outputs=True,
+        ),
+        "widen to parameters >= 1M over ffn, layers in proportion with zero fill "
+        "layers by last with zero outputs",
+    ),
+    (R().subclone_total("ffn", total="2 * ffn", by="first"), "subclone ffn to total 2 * ffn by first"),
     (R().reorder("ffn", by="random", seed=2), "reorder ffn by random seed 2"),
     (R().stack(to=24, by="top 3", zero_outputs=True), "stack layers to 24 by top 3 with zero outputs"),
     (
