@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo starters coverage agreement cov soak cluster hostile faults fuzz editor corpus libraries pages pythons oldest bench models fmt clean
+.PHONY: demo examples plans test check zoo starters coverage agreement budgets cov soak cluster hostile faults fuzz editor corpus libraries pages pythons oldest bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -53,6 +53,9 @@ coverage: zoo
 
 agreement: zoo
 	$(BIN)/python tests/torch/agreement.py --page docs/agreement.md
+
+budgets: zoo
+	$(BIN)/python tests/budgets/budgets.py build/zoo --json docs/budgets.json
 
 cov: .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 -m "not soak" --cov --cov-report=term-missing:skip-covered

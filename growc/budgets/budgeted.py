@@ -109,6 +109,7 @@ class Budgeted:
             tuple(near),
             self.notes,
             tuple(grammar.format(ast.Recipe(choice.items)).splitlines()),
+            self.planning.done + self.trials.done,
         )
 
     def unmet(self, levels: Sequence[int], amount: float, most: str) -> GrowError:

@@ -65,6 +65,7 @@ def _budget(one: Decision) -> dict[str, Json]:
         "choices": [row(found) for found in one.rows],
         "near": [row(found) for found in one.near],
         "notes": list(one.notes),
+        "plans": one.plans,
     }
 
 
@@ -92,6 +93,7 @@ def _read_budget(data: Mapping[str, Json]) -> Decision:
         tuple(map(row, near)),
         texts(data["notes"]),
         texts(data["became"]),
+        whole(data["plans"]),
     )
 
 

@@ -55,6 +55,7 @@ class Decision:
     near: tuple[Row, ...] = ()
     notes: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
+    plans: int = 0
 
 
 @dataclass(frozen=True)

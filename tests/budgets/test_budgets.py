@@ -40,7 +40,9 @@ def sizes(plan: growc.api.Plan) -> dict[str, int]:
 def of_tiny_gpt(hidden: int, ffn: int, heads: int, layers: int) -> int:
     """The parameters of the tiny GPT, by its formula: 16 units a head, 256 bytes, 128 places, a tied head."""
     wide = 16 * heads
-    layer = 4 * hidden + hidden * 3 * wide + 3 * wide + wide * hidden + hidden + 2 * hidden * ffn + ffn + hidden
+    layer = (
+        4 * hidden + hidden * 3 * wide + 3 * wide + wide * hidden + hidden + 2 * hidden * ffn + ffn + hidden
+    )
     return (256 + 128) * hidden + 2 * hidden + layers * layer
 
 

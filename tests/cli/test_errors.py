@@ -77,6 +77,7 @@ CASES: dict[str, list[str]] = {
     ],
     "G302-no-such-axis": plan("widen heads to 8 with tail copy"),
     "G303-smaller": plan("widen ffn to 6 with tail copy"),
+    "G303-budget": plan("subclone to parameters <= 9 over ffn by magnitude"),
     "G304-frozen": plan("widen hidden to 16 with tail copy", "frozen.onnx"),
     "G304-input": plan('widen axis 0 of "fc1_weight" to 8 with tail copy', "mlp.onnx"),
     "G305-blocks": plan("widen ffn to 20 with tail copy in blocks of 3"),
