@@ -135,6 +135,8 @@ statements = st.one_of(
     st.builds(rc.Widen, axes, expressions, fills, st.lists(options, max_size=3).map(tuple)),
     st.builds(rc.Subclone, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)),
     st.builds(rc.Reorder, axes, rankings),
+    st.builds(rc.Merge, width_axes, expressions),
+    st.builds(rc.MergeLayers, ranges),
     st.builds(rc.Stack, expressions, deeper, layer_fills, st.booleans()),
     st.builds(rc.StackFrom, expressions, texts, layer_fills, st.booleans()),
     st.builds(rc.SubcloneLayers, expressions, shallower),

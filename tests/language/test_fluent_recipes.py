@@ -54,6 +54,13 @@ EVERY_STATEMENT = [
         "widen ffn to 8 with tail copy noise 1 on copies",
     ),
     (
+        R().widen("experts", to="2 * experts", fill="cyclic copy", top=4, noise="0.01"),
+        "widen experts to 2 * experts with cyclic copy top 4 noise 0.01",
+    ),
+    (R().merge_experts(to="experts / 2"), "merge experts to experts / 2 by mean"),
+    (R().merge_layers(range(2, 4)), "merge layers 2..4 by mean"),
+    (R().merge_layers(-1), "merge layers -1 by mean"),
+    (
         R().widen('axis 0 of "a  b.*"', to=4, fill="zero fill"),
         'widen axis 0 of "a  b.*" to 4 with zero fill',
     ),

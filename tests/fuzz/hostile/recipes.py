@@ -23,6 +23,7 @@ VERBS = {
     "reorder": 10,
     "subclone": 4,
     "drop": 2,
+    "merge": 2,
     "untie": 4,
     "upcycle": 5,
     "anonymous": 14,
@@ -71,7 +72,7 @@ def newer(line: str) -> str:
 
 
 def _statement(pick: Random, verb: str, seen: Seen) -> str:
-    if verb in ("stack", "arrange", "drop"):
+    if verb in ("stack", "arrange", "drop", "merge"):
         return _depth(pick, verb, seen)
     if verb == "untie":
         return "untie head" if seen.tied or pick.random() < 0.1 else ""
@@ -140,6 +141,8 @@ def _options(pick: Random, name: str, fill: str) -> str:
         options += " from next layer"
     if copies and pick.random() < 0.03 and name == "hidden":
         options += " plain"
+    if name == "experts" and pick.random() < 0.6:
+        options += f" top {pick.choice([1, 2, 2, 3, 4])}"
     if name in ("hidden", "ffn") and pick.random() < 0.06:
         options += " in blocks of 2"
     return options + (f" seed {pick.randrange(1, 99)}" if pick.random() < 0.3 else "")
@@ -151,6 +154,12 @@ def _depth(pick: Random, verb: str, seen: Seen) -> str:
         return ""
     layers = max(counts)
     zero = " with zero outputs" if pick.random() < 0.85 else ""
+    if verb == "merge":
+        count = seen.axes.get("experts", (1,))[0]
+        if count > 1 and pick.random() < 0.5:
+            return f"merge experts to {pick.choice([n for n in range(1, count) if not count % n])} by mean"
+        first = pick.randrange(layers)
+        return f"merge layers {first}..{min(layers, first + 2)} by mean"
     if verb == "drop":
         return f"drop layers {pick.randrange(layers)}" if layers > 1 else ""
     if verb == "arrange":
