@@ -223,12 +223,15 @@ def remedy(mine: Sequence[tuple[Stage, Request]], alike: Bools, shares: bool) ->
             return f"`widen {size} with neighbor copy split random` in front of that keeps all apart"
         if shares and copied.any() and not options.split_random and options.noise is None:
             return SHARES
+        if stage.choices and copied.any() and options.noise is None:
+            return CHOSEN_TOGETHER
         if fresh and not shares and stage.axis in ADDED_UP:
             return "`random fill with zero outputs` draws new units, each for itself"
         rows = made.index[rows]
     return ""
 
 
+CHOSEN_TOGETHER = "`noise 0.01` lets training tell them apart, and changes the function a little"
 SHARES = "`split random` or `noise 0.01 balanced` lets training tell them apart"
 
 
