@@ -151,7 +151,9 @@ def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
         yield f"candidates {spell(item.candidates)}"
 
 
-def depth_text(item: rc.Stack | rc.StackFrom | rc.SubcloneLayers | rc.Arrange | rc.Drop | rc.MergeLayers) -> str:
+def depth_text(
+    item: rc.Stack | rc.StackFrom | rc.SubcloneLayers | rc.Arrange | rc.Drop | rc.MergeLayers,
+) -> str:
     """What a statement does to the list of layers."""
     match item:
         case rc.StackFrom():
