@@ -14,7 +14,7 @@ from growc.recipe.syntax_tree import ROLES
 
 def textmate() -> str:
     """The text of `grow.tmLanguage.json`."""
-    names = {name for name in keywords().values() if name.isalpha()}
+    names = {name for name in keywords().values() if name.isidentifier()}
     verbs = [*FORMS]
     functions = [keywords()[name] for name in ("MIN", "MAX")]
     words = sorted(names - {*verbs, *functions, *ROLES})

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
@@ -16,6 +15,7 @@ from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.files.hub import local, no_model
+from growc.formats.installed import require_torch
 from growc.recipe.syntax_tree import Undecided
 from growc.resolve.bound import Resolved
 from growc.system.ranks import ALONE, Ranks
@@ -221,11 +221,3 @@ def has_config(module: Any) -> bool:
     """Whether a module is of a class of transformers, which builds it from a config."""
     transformers = sys.modules.get("transformers")
     return transformers is not None and isinstance(module, transformers.PreTrainedModel)
-
-
-def require_torch(path: Path) -> None:
-    """Raises GrowError (G309) where what reads other models than ONNX files is not installed."""
-    missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
-    if missing:
-        message = f"`{path}` is no ONNX file, and for others growc needs {', '.join(missing)}"
-        raise GrowError(Diagnostic("G309", message, help="install `growc[torch]`"))

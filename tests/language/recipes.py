@@ -127,10 +127,10 @@ proportions = st.builds(
 totals = st.builds(
     rc.SubcloneTotal, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)
 ).filter(lambda one: not spell(one.size).startswith("-"))
-statements = st.one_of(
-    st.deferred(lambda: budgets),
-    st.deferred(lambda: proportions),
-    st.deferred(lambda: totals),
+every_statement = st.one_of(
+    budgets,
+    proportions,
+    totals,
     st.builds(rc.Let, st.builds(ex.Name, let_names), expressions),
     st.builds(rc.Widen, axes, expressions, fills, st.lists(options, max_size=3).map(tuple)),
     st.builds(rc.Subclone, width_axes, expressions, rankings, st.lists(rescalings, max_size=2).map(tuple)),
@@ -150,6 +150,7 @@ statements = st.one_of(
     st.builds(rc.Expect, conditions),
     st.builds(rc.Nest, st.lists(axes, min_size=1, max_size=3).map(tuple), rankings, shares),
 )
+statements = st.deferred(lambda: every_statement)  # whose representation is short
 comments = st.builds(rc.Comment, strings.map(str.rstrip), st.booleans())
 
 
