@@ -6,7 +6,7 @@ of them. Raises GrowError (G304) where the number of chosen units is no axis tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 
 from growc.algebra.space import Space, atoms_of, find, leaves
@@ -16,6 +16,7 @@ from growc.ir.graph import Node
 from growc.ir.lowered_statement import Choice, Sizes
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.routing import fewest
+from growc.passes.lowering.axis_maps import Ask
 
 
 def rankings_of(axes: Axes, atoms: AbstractSet[Space]) -> Iterator[Node]:
@@ -26,13 +27,28 @@ def rankings_of(axes: Axes, atoms: AbstractSet[Space]) -> Iterator[Node]:
             yield ranking
 
 
-def choices_of(axes: Axes, spaces: Collection[Space], sizes: Sizes) -> list[Choice]:
-    """What chooses from an axis, as many as it chooses now."""
-    atoms = frozenset(atoms_of(spaces))
+def choices_after(axes: Axes, ask: Ask, sizes: Sizes, count: int | None) -> list[Choice]:
+    """What chooses from an axis that grows. count: how many from now on (None: as many as now).
+
+    Raises GrowError (G304, G312) where these cannot be chosen.
+    """
+    atoms, top = frozenset(atoms_of(ask.target.spaces)), ask.stage.options.top
     found = []
     for ranking in rankings_of(axes, atoms):
         slots, now = frozenset(slots_of(axes, ranking)), chosen_now(axes, ranking, sizes)
-        found.append(Choice(ranking, find(axes.ranked[ranking]), slots, now, now))
+        after = now if count is None else count
+        found.append(Choice(ranking, find(axes.ranked[ranking]), slots, now, after))
+    if top is None or count is None:
+        return found
+    if not found:
+        message = f"nothing chooses from `{ask.stage.axis}`: all of them are used"
+        raise GrowError(Diagnostic("G304", message, top.span, help="leave `top` out"))
+    if not 1 <= count <= ask.after:
+        message = f"{count} of {ask.after} units of `{ask.stage.axis}` cannot be chosen"
+        raise GrowError(Diagnostic("G312", message, top.span))
+    for one in found:
+        if one.after != one.before:
+            require_slots(axes, one, top.span)
     return found
 
 

@@ -25,7 +25,7 @@ from growc.passes.layers.layer_runs import Depth
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
 from growc.passes.lowering.choose_factor import FixedError
-from growc.passes.lowering.chosen_units import choices_of, chosen_now, require_slots
+from growc.passes.lowering.chosen_units import choices_after, chosen_now
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
 from growc.passes.lowering.kept_axes import spaces_kept
 from growc.passes.lowering.lowered import Lowered
@@ -170,7 +170,10 @@ class _Lowering:
                 continue
             if (before, ask.after) not in changes:
                 changes.append((before, ask.after))
-            self.choose(ask, region, ordinal)
+            if isinstance(ask.statement, ast.Widen):
+                top = stage.options.top
+                count = None if top is None else self.evaluate(top, region, target, ordinal)
+                stage.choices += choices_after(self.axes, ask, self.done.sizes, count)
         self.stay(name, fixed, len(targets))
         self.done.sizes.apply(stage)
         changed = (key for key in stage.requests if not self.pairs.bears(key))
@@ -234,25 +237,6 @@ class _Lowering:
         if before != ask.after or (isinstance(ask.statement, ast.Reorder) and before > 1):
             self.requests.add(ask, ask.target.spaces if alone is None else [alone.keys], before, ask.after)
         return False
-
-    def choose(self, ask: Ask, region: Region, ordinal: int) -> None:
-        """How many units are chosen from those of an axis that grows."""
-        if not isinstance(ask.statement, ast.Widen):
-            return
-        found, top = choices_of(self.axes, ask.target.spaces, self.done.sizes), ask.stage.options.top
-        if top is not None:
-            count = self.evaluate(top, region, ask.target, ordinal)
-            if not found:
-                message = f"nothing chooses from `{ask.stage.axis}`: all of them are used"
-                raise GrowError(Diagnostic("G304", message, top.span, help="leave `top` out"))
-            if not 1 <= count <= ask.after:
-                message = f"{count} of {ask.after} units of `{ask.stage.axis}` cannot be chosen"
-                raise GrowError(Diagnostic("G312", message, top.span))
-            for one in found:
-                if count != one.before:
-                    require_slots(self.axes, one, top.span)
-            found = [replace(one, after=count) for one in found]
-        ask.stage.choices += found
 
     def stay(self, name: str, fixed: Sequence[tuple[int, FixedError]], count: int) -> None:
         """Axes that cannot change stay as they are, where others follow the statement."""

@@ -17,7 +17,7 @@ docs/theory.md has the proof, section *Choices*.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,12 +25,23 @@ import numpy as np
 from growc.algebra.space import Space, atoms_of, find
 from growc.ir.graph import Node, Value
 from growc.ir.lowered_statement import Choice, Stage
-from growc.ir.traits import RANK, SIZES, SUM, WRITE
+from growc.ir.traits import RANK, SIZES, WRITE
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.norms import scalar
 from growc.passes.axes.routing import ranked_axis
 from growc.passes.raising.attention import weighs
+from growc.passes.solving.share_rules import (
+    NORMS,
+    RULES,
+    SUMMING,
+    Given,
+    LostError,
+    Share,
+    anything_else,
+    is_zero,
+    require_plain,
+    same,
+)
 from growc.passes.solving.solution import Solution
 from growc.plans.plan import Gap
 
@@ -79,30 +90,6 @@ def apart(stage: Stage, choice: Choice) -> Iterator[Gap]:
         cause += f"where it chose {choice.before} of {had}"
         remedy = f"`top {choice.before * (copies or 1)}` chooses every copy of what it chose"
         yield Gap.at(choice.ranking, cause, remedy)
-
-
-@dataclass(frozen=True)
-class Share:
-    """By which factor a value is what it was, copy by copy; whether places hold one unit each."""
-
-    factor: float = 1.0
-    paired: bool = False
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is what it was."""
-        return math.isclose(self.factor, 1.0, rel_tol=1e-9) and not self.paired
-
-
-Given = Sequence[tuple[Value, Share]]
-
-
-class LostError(Exception):
-    """Of a value nothing is known: why. left: what it would be without that."""
-
-    def __init__(self, cause: str, left: Share | None = None) -> None:
-        super().__init__(cause)
-        self.left = left or Share()
 
 
 @dataclass
@@ -188,18 +175,18 @@ class _Shares:
         if any(v in self.shares or self.atoms(v) for v in node.captured):
             raise LostError("reads it inside of a body")
         if node in self.rankings:
-            return _same(given[:1])
+            return same(given[:1])
         if node.has(RANK) and self.atoms(given[0][0]):
             raise LostError(f"ranks {self.solution.stage.axis} of which there are copies, beside the choice")
         if node in self.axes.routes:
             return self.routed(node, given)
         gone = frozenset().union(*map(self.atoms, node.operands)) - self.atoms(node.outputs[0])
         if weighs(node) and (over := self.chosen(instance)):
-            _require_plain(given)
+            require_plain(given)
             return Share(1 / over)
         if treatment in NORMS:
             return self.normed(instance, given)
-        rule = RULES.get(treatment, _other)
+        rule = RULES.get(treatment, anything_else)
         made = rule(node, given)
         return self.summed(instance, given, gone, made) if gone else made
 
@@ -213,10 +200,10 @@ class _Shares:
         """Look-ups by numbers that were chosen, and numbers that are compared with all."""
         stops = [stop for stop in self.axes.routes[node] if stop.result]
         if not stops:
-            return _same(given[:1])
+            return same(given[:1])
         if node.has(WRITE):
             data, update = given[0], given[-1]
-            zero = _is_zero(data[0]) or math.isclose(data[1].factor, update[1].factor)
+            zero = is_zero(data[0]) or math.isclose(data[1].factor, update[1].factor)
             if data[1].paired or update[1].paired or not zero:
                 raise LostError("writes shares beside others")
             return update[1]
@@ -235,7 +222,7 @@ class _Shares:
         if mine:
             return Share(math.prod(self.copies[s] for s in mine) ** (-1 / power))
         if not power:
-            _require_plain(given)
+            require_plain(given)
         return Share()
 
     def summed(self, instance: Instance, given: Given, gone: frozenset[Space], made: Share) -> Share:
@@ -265,93 +252,3 @@ def _chooses_one_of_one(ranking: Node) -> bool:
         return False
     axis = ranked_axis(ranking)
     return axis is not None and set(scores.sizes[axis]) == set(made.sizes[axis]) == {1}
-
-
-def _require_plain(given: Given) -> None:
-    if not all(share.plain for _, share in given):
-        raise LostError("reads shares that are not what they were")
-
-
-def _is_zero(value: Value) -> bool:
-    constant = None if value.producer is None else value.producer.laws.constant
-    made = constant(value.producer) if constant is not None and value.producer is not None else None
-    return scalar(value) == 0 or (made is not None and not made.any())
-
-
-def _same(given: Given) -> Share:
-    """One factor for all, which what is no share must share: it is zero, or the factor is one."""
-    found = [(v, s) for v, s in given if not _is_zero(v)] or list(given)
-    _, first = max(found, key=lambda one: (not one[1].plain, one[1].factor))
-    for other, share in found:
-        if not math.isclose(share.factor, first.factor, rel_tol=1e-9) or share.paired != first.paired:
-            number = scalar(other)
-            beside = "what it was" if number is None else f"{number:.3g}"
-            cause = f"puts {first.factor:.3g} times what it was beside {beside}"
-            raise LostError(cause, None if number is None else first)
-    return first
-
-
-def _layout(node: Node, given: Given) -> Share:
-    moved = [one for one in given if one[0].floating or one[0] is node.inputs[0]]
-    return _same(moved if node.has(SUM) else moved[:1])
-
-
-def _product(node: Node, given: Given) -> Share:
-    return Share(math.prod(s.factor for _, s in given), any(s.paired for _, s in given))
-
-
-def _quotient(node: Node, given: Given) -> Share:
-    (_, top), (_, bottom) = given
-    if bottom.paired:
-        raise LostError("divides by what is zero where nothing was chosen")
-    return Share(top.factor / bottom.factor, top.paired)
-
-
-def _contract(node: Node, given: Given) -> Share:
-    made = _product(node, given[:2])
-    if len(given) > 2 and not made.plain:
-        raise LostError("adds a bias to shares that are not what they were")
-    return made
-
-
-def _homogeneous(node: Node, given: Given) -> Share:
-    return _same(given[:1])
-
-
-def _zero(node: Node, given: Given) -> Share:
-    if any(not math.isclose(s.factor, 1.0, rel_tol=1e-9) for _, s in given):
-        raise LostError("reads shares that are not what they were")
-    return given[0][1]
-
-
-def _select(node: Node, given: Given) -> Share:
-    if not given[0][1].plain:
-        raise LostError("decides by shares that are not what they were")
-    return _same(given[1:])
-
-
-def _other(node: Node, given: Given) -> Share:
-    _require_plain(given)
-    return Share()
-
-
-RULES: dict[str, Callable[[Node, Given], Share]] = {
-    "layout": _layout,
-    "add": lambda node, given: _same(given),
-    "multiply": _product,
-    "divide": _quotient,
-    "pointwise zero": _zero,
-    "pointwise zero homogeneous": _homogeneous,
-    "select": _select,
-    "contract": _contract,
-    "mean": lambda node, given: given[0][1],
-    "sum": lambda node, given: given[0][1],
-    "extreme": lambda node, given: given[0][1],
-}
-"""What treatments make of shares. Everything else must read what is as it was."""
-
-SUMMING = ("contract", "mean", "sum", "extreme")
-"""Treatments that may run over units that have copies."""
-
-NORMS = {"layer_norm": 0, "rms_norm": 0, "per_channel": 0, "l2_norm": 2, "l1_norm": 1}
-"""Norms by their power; 0: those that copies of a share do not pass."""

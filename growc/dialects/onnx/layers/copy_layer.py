@@ -19,7 +19,7 @@ import onnx_ir as ir
 from growc.dialects.onnx.capture.capture import COPY_OF, MEAN_OF, ZERO
 from growc.dialects.onnx.capture.owners import Place
 from growc.dialects.onnx.capture.quantised import Stored
-from growc.dialects.onnx.capture.stored_tensors import read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
 from growc.dialects.onnx.layers.copy_nodes import copied, renewed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import RowTables
@@ -313,17 +313,12 @@ class _Copying:
         return self.computed(node, inputs).outputs[value.index() or 0]
 
     def mean(self, value: ir.Value) -> ir.Value | None:
-        """The mean of a stored tensor over layers; None of whole numbers, which must be equal in all."""
-        given, place = stored_tensor(value), self.place
-        found = [(layer, value if layer == place[1] else known.get(value)) for layer, known in self.merged]
-        if not given.dtype.is_floating_point():
-            for layer, other in found:
-                if other is not None and not np.array_equal(
-                    read_tensor(given), read_tensor(stored_tensor(other))
-                ):
-                    raise unlike(place, layer, f"`{value.name}` has other whole numbers there")
+        """The mean of a stored tensor over the layers that become one; None where it is no real number."""
+        own = self.place[1]
+        found = [(layer, value if layer == own else known.get(value)) for layer, known in self.merged]
+        tensor = mean_tensor(self.place, found)
+        if tensor is None:
             return None
-        tensor = mean_tensor(value, place, found[1:])
         made = self.initializer(value, tensor)
         made.meta[MEAN_OF] = tuple("" if other is None else other.name for _, other in found)
         return made

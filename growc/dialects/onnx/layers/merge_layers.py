@@ -40,18 +40,26 @@ def _pair(source: Layered, node: ir.Node, twin: ir.Node, found: dict[ir.Value, i
             _pair(source, makers[0], makers[1], found)
 
 
-def mean_tensor(
-    value: ir.Value, place: Place, others: Sequence[tuple[int, ir.Value | None]]
-) -> ir.LazyTensor:
-    """The mean of a stored tensor and those of other layers."""
-    first = stored_tensor(value)
+def mean_tensor(place: Place, found: Sequence[tuple[int, ir.Value | None]]) -> ir.LazyTensor | None:
+    """The mean of what layers have, by their numbers, the first one's first; None of whole numbers.
+
+    Raises GrowError (G314) where one has nothing of the kind, or other whole numbers.
+    """
+    value = found[0][1]
+    assert value is not None
+    first, tensors = stored_tensor(value), []
     shape, dtype = shape_of(first), first.dtype
-    tensors = [first]
-    for layer, other in others:
+    for layer, other in found:
         tensor = None if other is None else constant_of(other)
+        if not dtype.is_floating_point():
+            if tensor is not None and not np.array_equal(read_tensor(first), read_tensor(tensor)):
+                raise unlike(place, layer, f"`{value.name}` has other whole numbers there")
+            continue
         if tensor is None or shape_of(tensor) != shape or tensor.dtype != dtype:
             raise unlike(place, layer, f"there is nothing like `{value.name}` in both")
         tensors.append(tensor)
+    if not tensors:
+        return None
     return ir.LazyTensor(
         lambda: ir.tensor(mean_of([read_tensor(one) for one in tensors]), dtype=dtype),
         dtype=dtype,

@@ -1,0 +1,128 @@
+"""What operators make of shares that are c times what they were: a rule for each treatment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from growc.ir.graph import Node, Value
+from growc.ir.traits import SUM
+from growc.passes.axes.norms import scalar
+
+
+@dataclass(frozen=True)
+class Share:
+    """By which factor a value is what it was, copy by copy; whether places hold one unit each."""
+
+    factor: float = 1.0
+    paired: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is what it was."""
+        return math.isclose(self.factor, 1.0, rel_tol=1e-9) and not self.paired
+
+
+Given = Sequence[tuple[Value, Share]]
+
+
+class LostError(Exception):
+    """Of a value nothing is known: why. left: what it would be without that."""
+
+    def __init__(self, cause: str, left: Share | None = None) -> None:
+        super().__init__(cause)
+        self.left = left or Share()
+
+
+def require_plain(given: Given) -> None:
+    """Raises LostError where a share is not what it was."""
+    if not all(share.plain for _, share in given):
+        raise LostError("reads shares that are not what they were")
+
+
+def is_zero(value: Value) -> bool:
+    """Whether a value is zero throughout."""
+    constant = None if value.producer is None else value.producer.laws.constant
+    made = constant(value.producer) if constant is not None and value.producer is not None else None
+    return scalar(value) == 0 or (made is not None and not made.any())
+
+
+def same(given: Given) -> Share:
+    """One factor for all, which what is no share must share: it is zero, or the factor is one."""
+    found = [(v, s) for v, s in given if not is_zero(v)] or list(given)
+    _, first = max(found, key=lambda one: (not one[1].plain, one[1].factor))
+    for other, share in found:
+        if not math.isclose(share.factor, first.factor, rel_tol=1e-9) or share.paired != first.paired:
+            number = scalar(other)
+            beside = "what it was" if number is None else f"{number:.3g}"
+            cause = f"puts {first.factor:.3g} times what it was beside {beside}"
+            raise LostError(cause, None if number is None else first)
+    return first
+
+
+def _layout(node: Node, given: Given) -> Share:
+    moved = [one for one in given if one[0].floating or one[0] is node.inputs[0]]
+    return same(moved if node.has(SUM) else moved[:1])
+
+
+def _product(node: Node, given: Given) -> Share:
+    return Share(math.prod(s.factor for _, s in given), any(s.paired for _, s in given))
+
+
+def _quotient(node: Node, given: Given) -> Share:
+    (_, top), (_, bottom) = given
+    if bottom.paired:
+        raise LostError("divides by what is zero where nothing was chosen")
+    return Share(top.factor / bottom.factor, top.paired)
+
+
+def _contract(node: Node, given: Given) -> Share:
+    made = _product(node, given[:2])
+    if len(given) > 2 and not made.plain:
+        raise LostError("adds a bias to shares that are not what they were")
+    return made
+
+
+def _homogeneous(node: Node, given: Given) -> Share:
+    return same(given[:1])
+
+
+def _zero(node: Node, given: Given) -> Share:
+    if any(not math.isclose(s.factor, 1.0, rel_tol=1e-9) for _, s in given):
+        raise LostError("reads shares that are not what they were")
+    return given[0][1]
+
+
+def _select(node: Node, given: Given) -> Share:
+    if not given[0][1].plain:
+        raise LostError("decides by shares that are not what they were")
+    return same(given[1:])
+
+
+def anything_else(node: Node, given: Given) -> Share:
+    """Of what no rule speaks: everything must be as it was."""
+    require_plain(given)
+    return Share()
+
+
+RULES: dict[str, Callable[[Node, Given], Share]] = {
+    "layout": _layout,
+    "add": lambda node, given: same(given),
+    "multiply": _product,
+    "divide": _quotient,
+    "pointwise zero": _zero,
+    "pointwise zero homogeneous": _homogeneous,
+    "select": _select,
+    "contract": _contract,
+    "mean": lambda node, given: given[0][1],
+    "sum": lambda node, given: given[0][1],
+    "extreme": lambda node, given: given[0][1],
+}
+"""What treatments make of shares. Everything else must read what is as it was."""
+
+SUMMING = ("contract", "mean", "sum", "extreme")
+"""Treatments that may run over units that have copies."""
+
+NORMS = {"layer_norm": 0, "rms_norm": 0, "per_channel": 0, "l2_norm": 2, "l1_norm": 1}
+"""Norms by their power; 0: those that copies of a share do not pass."""
