@@ -20,6 +20,7 @@ from growc.passes.roles.indexed_axes import spelling_of_experts
 from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
 from growc.plans.plan_to_json import one
+from growc.recipe.option_rules import CHOSEN
 from growc.render.picture import picture_lines
 from growc.render.text import count, many, table
 
@@ -217,7 +218,9 @@ def space_lines(c: Analysis, name: str, axis: RoleAxis, found: list[Way], everyt
     for space in axis.spaces:
         reason = space.frozen or space.addressed or space.chosen
         if reason is not None:
-            how = "frozen" if space.frozen else "addressed" if space.addressed else "cannot grow"
+            grows = name in CHOSEN and not c.axes.taken_singly(space)
+            read = "chosen from" if grows else "cannot grow"
+            how = "frozen" if space.frozen else "addressed" if space.addressed else read
             where = f" ({node_text(reason.node)})" if isinstance(reason.node, Node) else ""
             yield f"  {how}: {reason.cause}{where}"
     groups: dict[object, list[Way]] = defaultdict(list)

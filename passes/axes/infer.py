@@ -90,6 +90,10 @@ class Axes:
         """The nodes that take single units out of an axis, or compare their numbers, and the axis."""
         return {node: one.axis for one in self.experts if one.refusal is None for node in one.cuts}
 
+    def taken_singly(self, space: Space) -> bool:
+        """Whether the units of a space are taken one by one, each for a network of its own."""
+        return any(find(self.of(one.whole)[one.axis]) is find(space) for one in self.experts)
+
     @cached_property
     def used_often(self) -> frozenset[Weight]:
         """Stored tensors with several uses."""

@@ -21,6 +21,9 @@ from growc.recipe.option_rules import CHOSEN
 APART = "its units are cut apart, one by one, and each has what reads it"
 
 
+SINGLE = "each has a network of its own, and no stack holds them"
+
+
 class FixedError(GrowError):
     """An axis cannot change its size (G304), whatever the size. cause: why, and at which node."""
 
@@ -63,8 +66,7 @@ class Placing:
 
     def follows(self, space: Space) -> bool:
         """Whether what chooses from units can be told to choose from more: their networks lie in a stack."""
-        alone = any(find(self.axes.of(e.whole)[e.axis]) is find(space) for e in self.axes.experts)
-        return self.name in CHOSEN and not alone
+        return self.name in CHOSEN and not self.axes.taken_singly(space)
 
     def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
         """The atoms that take the map of a row-major product."""
@@ -73,6 +75,8 @@ class Placing:
         if len(spaces) > 1:
             return self._factor(spaces, before, after, block)
         space = find(spaces[0])
+        if space.frozen is None and self.grows and self.name in CHOSEN and self.axes.taken_singly(space):
+            raise self.refused(SINGLE)
         if self.fixed(space) is not None:
             raise self.frozen(space)
         if space.kind == "sum" and not any(True for _ in leaves(space)):

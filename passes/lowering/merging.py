@@ -11,6 +11,7 @@ from growc.algebra.space import Reason, Space, find
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node
 from growc.passes.axes.infer import Axes
+from growc.passes.lowering.choose_factor import SINGLE
 from growc.recipe import syntax_tree as ast
 
 
@@ -41,8 +42,8 @@ def _stands_against(axes: Axes, spaces: Sequence[Space]) -> str:
     space = find(spaces[0])
     if len(spaces) > 1 or space.kind != "atom":
         return "they are no axis of one kind"
-    if any(find(axes.of(one.whole)[one.axis]) is space for one in axes.experts):
-        return "each has a network of its own, and no stack holds them"
+    if axes.taken_singly(space):
+        return SINGLE
     reason: Reason | None = space.frozen
     if reason is None:
         return "" if space.addressed is None else space.addressed.cause

@@ -243,7 +243,9 @@ def test_what_experts_cannot_become_is_refused(tmp_path: Path, case: str) -> Non
         growc.plan(recipe, model)
 
 
-def test_explaining_says_what_cannot_grow_and_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explaining_says_what_is_chosen_from_and_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = mixture(tmp_path / "m.onnx", **weights())
     assert main(["explain", str(model), "experts"]) == 0
-    assert "cannot grow: Gather takes of it what a ranking chose" in capsys.readouterr().out
+    assert "chosen from: Gather takes of it what a ranking chose" in capsys.readouterr().out

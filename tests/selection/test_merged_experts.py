@@ -104,9 +104,12 @@ def test_what_cannot_be_merged_is_refused(tmp_path: Path, case: str) -> None:
     assert [d.code for d in caught.value.diagnostics] == [code]
 
 
-def test_experts_of_which_each_has_a_network_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "recipe", ["merge experts to 2 by mean", "widen experts to 8 with cyclic copy top 4"]
+)
+def test_experts_of_which_each_has_a_network_are_refused(tmp_path: Path, recipe: str) -> None:
     with pytest.raises(GrowError, match="no stack holds them"):
-        growc.plan("merge experts to 2 by mean", listed(tmp_path / "m.onnx", "compare"))
+        growc.plan(recipe, listed(tmp_path / "m.onnx", "compare"))
 
 
 def test_the_same_size_is_no_change(tmp_path: Path) -> None:
