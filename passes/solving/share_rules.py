@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from growc.ir.graph import Node, Value
-from growc.ir.traits import SUM
 from growc.passes.axes.norms import scalar
 
 
@@ -62,8 +61,8 @@ def same(given: Given) -> Share:
 
 
 def _layout(node: Node, given: Given) -> Share:
-    moved = [one for one in given if one[0].floating or one[0] is node.inputs[0]]
-    return same(moved if node.has(SUM) else moved[:1])
+    moved = {node.inputs[i] for i in node.taken}
+    return same([one for one in given if one[0] in moved])
 
 
 def _product(node: Node, given: Given) -> Share:

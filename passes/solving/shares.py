@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from growc.algebra.space import Space, atoms_of, find
+from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value
 from growc.ir.lowered_statement import Choice, Stage
 from growc.ir.traits import RANK, SIZES, WRITE
@@ -165,8 +165,9 @@ class _Shares:
         except LostError as lost:
             self.gaps.append(Gap.at(node, f"{node.kind} {lost}"))
             made = lost.left
+        numbers = node.outputs[-1:] if node in self.rankings else ()
         for out in node.outputs:
-            if not made.plain:
+            if not made.plain and out not in numbers:
                 self.shares[out] = made
 
     def made(self, instance: Instance, given: Given) -> Share:
@@ -184,11 +185,22 @@ class _Shares:
         if weighs(node) and (over := self.chosen(instance)):
             require_plain(given)
             return Share(1 / over)
+        if self.together(instance):
+            raise LostError("reads all units together, and there are more of them")
         if treatment in NORMS:
             return self.normed(instance, given)
         rule = RULES.get(treatment, anything_else)
         made = rule(node, given)
         return self.summed(instance, given, gone, made) if gone else made
+
+    def together(self, instance: Instance) -> bool:
+        """Whether a node reads an axis as a whole whose units have copies."""
+        return any(
+            isinstance(term, str)
+            and (term == "_" or term.endswith("~"))
+            and not self.copies.keys().isdisjoint(leaves(self.axes.of(value)[axis]))
+            for value, axis, term in instance.reads()
+        )
 
     def chosen(self, instance: Instance) -> int:
         """How many copies of each unit a softmax shares out among; 0 where it runs over other axes."""

@@ -89,6 +89,20 @@ ROUTERS = {
         BEFORE,
         False,
     ),
+    "logarithms of a softmax": (
+        f"p = LogSoftmax <axis = -1> (l)  {CHOSEN.replace('w,', 'lw,')}  w = Abs (lw)",
+        RAW,
+        BESIDE,
+        False,
+    ),
+    "sums of those that are chosen before": (SOFTMAX, "v = CumSum (w, one)", BESIDE, False),
+    "shares beside others": (
+        f"{SOFTMAX}  q0 = Sigmoid (l)  q = GatherElements <axis = -1> (q0, i)",
+        "wk = Unsqueeze (w, last)  qk = Unsqueeze (q, last)  j = Concat <axis = -1> (wk, qk)"
+        "  v = ReduceSum <keepdims = 0> (j, last)",
+        BESIDE,
+        False,
+    ),
     "one-hot marks, all experts run": (SOFTMAX, NORMED, MARKED, True),
     "one-hot marks, by sigmoids": (SIGMOID, RAW, MARKED, False),
     "others are hidden, and a softmax": (
@@ -121,7 +135,16 @@ ROUTERS = {
 """By name: how the router scores and chooses, how it weighs, what experts do, and whether twice as many
 experts, of which twice as many are chosen, compute the same."""
 
-NUMBERS = {"k": [K], "ahead": [1, 2], "last": [-1], "slots": [1], "first": [0], "two": [2], "depth": [E]}
+NUMBERS = {
+    "k": [K],
+    "ahead": [1, 2],
+    "last": [-1],
+    "slots": [1],
+    "first": [0],
+    "two": [2],
+    "one": 1,
+    "depth": [E],
+}
 REALS = {"onoff": [0, 1], "small": 1e-2, "zero": 0, "least": -1e4}
 
 
