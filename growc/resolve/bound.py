@@ -43,7 +43,7 @@ class Decision:
 
     text: that statement; axes: what it is over; quantity, limit: the budget, in numbers; rows: the choices
     that were compared, the one that was taken first; near: the next sizes, below and above the budget; plain:
-    the statements as text.
+    the statements as text; plans: how many were made, as far as the sizes of axes or to the end.
     """
 
     items: tuple[Item, ...]

@@ -24,18 +24,8 @@ from growc.errors.source import Source
 
 ROOT = Path(__file__).resolve().parents[2]
 TRANSFORMERS = [
-    "gpt2",
-    "gpt_neox",
-    "opt",
-    "bloom",
-    "phi",
-    "llama_gqa",
-    "qwen2",
-    "gemma2",
-    "mistral",
-    "bert",
-    "t5",
-    "vit",
+    *("gpt2", "gpt_neox", "opt", "bloom", "phi", "llama_gqa"),
+    *("qwen2", "gemma2", "mistral", "bert", "t5", "vit"),
 ]
 CONVOLUTIONS = ["resnet", "regnet", "convnext", "mobilenet_v2"]
 MIXTURES = ["mixtral", "qwen2_moe"]

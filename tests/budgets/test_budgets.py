@@ -105,7 +105,7 @@ def test_the_choice_is_the_best_of_all_by_the_scores():
 
 
 def test_a_wrong_cost_is_found_out_by_the_plan(monkeypatch):
-    """A planted fault: the polynomial forgets the bias of every projection. The plan still meets the budget."""
+    """A planted fault: the polynomial forgets a third of the weights. The plan still meets the budget."""
     whole = quantities.QUANTITIES["parameters"]
 
     def forgetful(c, shares, held):
@@ -146,11 +146,12 @@ def test_candidates_are_measured_and_the_one_with_the_least_loss_is_taken(tmp_pa
     assert costs == sorted(costs)
     plain = "\n".join(plan.decided[0].plain)
     done = growc.apply(measure + plain, TINY, tmp_path / "best.onnx")
-    assert done.calibration is not None and done.calibration.after is not None
+    assert done.calibration is not None
+    assert done.calibration.after is not None
     assert done.calibration.after.mean == pytest.approx(costs[0], abs=1e-4)
 
 
-# ---------------------------------------------------------------------------------------------- other quantities
+# ---------------------------------------------------------------------- other quantities
 
 
 def test_memory_is_that_of_weights_and_of_keys_and_values():
@@ -178,7 +179,7 @@ def test_a_polynomial_is_what_it_says():
     assert made.at((Fraction(1, 2), Fraction(1, 4))) == Fraction(7, 2) * Fraction(1, 2)
 
 
-# ---------------------------------------------------------------------------------------------- in proportion
+# ---------------------------------------------------------------------- in proportion
 
 
 def test_the_smallest_sizes_in_proportion_reach_the_budget():
@@ -208,10 +209,11 @@ def test_layers_are_in_proportion_too_and_growth_can_be_exact(tmp_path):
     found = sizes(done.plan)
     assert found["layers"] > 4
     assert done.plan.parameters[1] == of_tiny_gpt(**found) >= 2 * 484416
-    assert done.verification is not None and done.verification.relative < 1e-5
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
 
 
-# ---------------------------------------------------------------------------------------------- by layer
+# ---------------------------------------------------------------------- by layer
 
 
 def test_units_of_all_layers_compete_for_a_total():
@@ -236,11 +238,12 @@ def test_a_recipe_with_sizes_by_layer_is_replayed_by_its_record(tmp_path):
     assert again.plan.parameters == done.plan.parameters
 
 
-# ---------------------------------------------------------------------------------------------- the language
+# ---------------------------------------------------------------------- the language
 
 
 def test_new_words_are_names_where_version_1_had_names():
-    text = "let total = 8\nlet over = total + 8\nsubclone ffn to total by first\nwiden ffn to over with zero fill"
+    text = "let total = 8\nlet over = total + 8\nsubclone ffn to total by first\n"
+    text += "widen ffn to over with zero fill"
     assert growc.plan(text, TINY).axes["ffn"].after == (16,)
 
 
