@@ -90,6 +90,9 @@ def _axes(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
         if (first := seen.setdefault(axis.name, axis)) is not axis:
             message = f"`{axis.name}` stands here twice"
             yield Diagnostic("G204", message, axis.span, related=((first.span, "the first one"),))
+    if "heads" in seen and "kv_heads" in seen:
+        message = "`heads` follow `kv_heads`, so a budget is over one of them"
+        yield Diagnostic("G204", message, seen["kv_heads"].span, help="leave one of the two out")
     layers = seen.get("layers")
     if isinstance(statement, rc.Budget):
         ordered, orders, named = order_of(statement) is not None, SHALLOWER, f"`by {statement.ranking.name}`"
