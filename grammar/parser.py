@@ -148,10 +148,13 @@ def _in_place(token: Token, parser: InteractiveParser, behind: Sequence[Token]) 
     """A word of a later version is a name wherever one may stand, as a `let` of version 1 may have named it,
     but for one in front of an expression: no name stands in front of one.
     """
-    if token.type not in later_words() or "NAME" not in (accepted := parser.accepts()):
+    if token.type not in later_words():
+        return token
+    possible = parser.choices()  # much faster than `accepts`, and the same where a name may stand
+    if "NAME" not in possible:
         return token
     begins = BEGIN_EXPRESSION | later_words()
-    if token.type in accepted and behind and behind[0].type in begins:
+    if token.type in possible and behind and behind[0].type in begins:
         return token
     return Token.new_borrow_pos("NAME", str(token), token)
 

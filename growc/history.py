@@ -23,7 +23,7 @@ from growc.files.hub import local, no_model
 from growc.formats.compiler import is_module
 from growc.formats.protocol import form_of
 from growc.formats.recorded_growths import Growth, growth_of, records_of, still_to_do
-from growc.formats.source_facts import require_shapes, shapes_of, shapes_of_module
+from growc.formats.source_facts import files_read, require_shapes, shapes_of, shapes_of_module
 from growc.render.progress import in_python
 from growc.system.workshop import scratch_folder
 
@@ -113,4 +113,11 @@ def replay(
 def _growths(
     records: Sequence[Mapping[str, Json]], place: Path, given: Mapping[str, Path], had: int = 0
 ) -> list[Growth]:
-    return [growth_of(record, place, given, number) for number, record in enumerate(records, had + 1)]
+    """The growths, each with its files. Raises GrowError (G200) for a file that none of them reads."""
+    growths = [growth_of(record, place, given, number) for number, record in enumerate(records, had + 1)]
+    read = dict.fromkeys(one.value for g in growths for one in files_read(g.recipe.recipe.statements))
+    for name in given.keys() - read:
+        have = ", ".join(f"`{one}`" for one in read)
+        remedy = f"they read {have}" if have else "they read no files"
+        raise wrong(f"no recipe that is done again reads `{name}`", remedy)
+    return growths

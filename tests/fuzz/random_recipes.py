@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from choices import Choices
-from hostile.recipes import newer
 from random_builder import Net
 
 FILLS = (
@@ -29,8 +28,6 @@ def random_recipe(c: Choices, net: Net) -> str:
             lines.append(_statement(c, net, taken))
     if c.chance(6):
         lines.insert(0, "untie head")
-    if c.chance(6):
-        lines[-1] = newer(lines[-1])
     if "ffn" in net.roles and c.chance(6):
         lines.append(
             f"upcycle ffn to experts 3 top {c.pick(1, 2, 3)} with {c.pick('cyclic', 'uniform')} copy"

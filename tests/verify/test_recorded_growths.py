@@ -146,6 +146,12 @@ def test_another_file_of_the_name_is_refused_but_where_it_is_given(grown, other,
     assert "is not the file" in done.remarks[0]
 
 
+def test_a_file_that_no_recipe_reads_is_refused(grown, other, tmp_path):
+    said = refused(grown, other, tmp_path / "again.onnx", files={"calibration": "calibration.npz"})
+    assert "reads `calibration`" in said
+    assert "they read `calibration.npz`" in said
+
+
 def test_what_has_no_record_is_refused(source, other, tmp_path):
     assert "has no record of a growth" in refused(source, other, tmp_path / "again.onnx")
     (tmp_path / "other.json").write_text('{"growc": "1"}')

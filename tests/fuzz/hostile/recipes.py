@@ -55,20 +55,7 @@ def recipe(seed: int, seen: Seen) -> str:
             lines.append(line)
         elif pick.random() < 0.1:
             break
-    if lines and pick.random() < 0.1:
-        lines[-1] = newer(lines[-1])
     return "\n".join(lines or ["untie head"])
-
-
-def newer(line: str) -> str:
-    """A statement of version 1 as one that came with 1.1, where there is one like it."""
-    if line.startswith("reorder"):
-        return f"nest{line.removeprefix('reorder')} at 1/2"
-    if "random fill" in line:
-        return line.replace("random fill", "random fill std 0.05")
-    if line.startswith("widen") and " copy" in line:
-        return line.replace(" copy", " copy reset 0.5", 1)
-    return line
 
 
 def _statement(pick: Random, verb: str, seen: Seen) -> str:

@@ -1,0 +1,23 @@
+"""Random recipes with statements and options that came after version 1, in the place of ones like them."""
+
+from __future__ import annotations
+
+from choices import Choices
+from random_builder import Net
+from random_recipes import random_recipe
+
+
+def later_recipe(c: Choices, net: Net) -> str:
+    """A random recipe, each statement of which is a later one where there is one like it."""
+    return "\n".join(_later(c, line) for line in random_recipe(c, net).splitlines())
+
+
+def _later(c: Choices, line: str) -> str:
+    verb, axis = line.split()[:2]
+    if verb != "widen":
+        return line
+    if axis in ("hidden", "ffn", "heads") and c.chance(25):
+        return f"nest {axis} by {c.pick('magnitude', 'random seed 2', 'first')}{c.pick('', ' at 1/2')}"
+    if "random fill" in line:
+        return line.replace("random fill", "random fill std 0.05")
+    return line.replace(" copy", f" copy reset {c.pick('0.5', '0.3', '1')}", 1) if " copy" in line else line
