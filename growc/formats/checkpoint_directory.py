@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from growc.checkpoint.files.shards import SHARD_SIZE
-from growc.errors.diagnostic import GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.files.commit import RECORD
 from growc.system.ranks import ALONE, Ranks
 from growc.system.workshop import empty, notes
@@ -53,10 +53,9 @@ class CheckpointDirectory:
     def whole(self, c: Result) -> Iterator[tuple[str, int]]:
         """Tensors that transformers joins or parts, and those with rules for all of their entries at once."""
         from growc.checkpoint.classes.new_tensors import held_result, parts
-        from growc.plans.memory_bound import working_bytes
 
         grown: GrownWeights[Opened] = held_result(c).held
-        yield from ((name, working_bytes(plan)) for name, plan in grown.plans.items())
+        yield from ((name, grown.working(name)) for name in grown.plans)
         if grown.source.checkpoint.distributed:  # whose tensors are put together
             yield from ((name, grown.source.entry(grown.origin(name)).nbytes) for name in grown.plans)
         if not self.distributed(grown):
@@ -72,6 +71,8 @@ class CheckpointDirectory:
         from growc.checkpoint.classes.new_tensors import held_result, remarks, write_grown
 
         grown: GrownWeights[Opened] = held_result(c).held
+        if self.optimizer is not None and not grown.carries:
+            raise GrowError(Diagnostic("G309", "`upcycle` carries no optimizer along"))
         draft = folder / target.name
         if self.distributed(grown):
             self._write_distributed(draft, grown, c.plan, progress)

@@ -16,7 +16,7 @@ from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.files.hub import local, no_model
 from growc.formats.installed import require_torch
-from growc.recipe.syntax_tree import Undecided
+from growc.recipe.syntax_tree import Undecided, Upcycle
 from growc.resolve.bound import Resolved
 from growc.system.ranks import ALONE, Ranks
 
@@ -81,6 +81,10 @@ def compiled(
     from growc.passes.compilation import Source
 
     require_plain(resolved)
+    if any(isinstance(bound.statement, Upcycle) for bound in resolved.statements):
+        from growc.dialects.transformers.named_class import name_results_alone
+
+        name_results_alone()
     beside = outside(ranks)  # its imports, before there is a thread that tells of the progress
     progress(f"reading {model.name}" if isinstance(model, Path) else "reading the model", 0, 0)
     path, source = _named(model, example_inputs, keep_class, progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs, without_cache
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
 from growc.dialects.transformers.classes import build
+from growc.dialects.transformers.named_class import are_results_alone, name_results_alone
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.formats.onnx_file import OnnxFile
 from growc.modules.compare import IN_SINGLE
@@ -69,7 +70,8 @@ def compare(
 @dataclass(frozen=True)
 class CompareCases:
     """The job of each process: every so many a case, by its number. home: the folder of the source's config.
-    narrow: whether there are weights of 16 bits. single: in single precision.
+    narrow: whether there are weights of 16 bits. single: in single precision. other_class: whether the class
+    that a caller has named is that of the result alone.
     """
 
     ports: Ports
@@ -79,10 +81,13 @@ class CompareCases:
     home: Path
     narrow: bool
     single: bool = False
+    other_class: bool = field(default_factory=are_results_alone)
 
     def __call__(self, rank: int, size: int) -> Comparison | None:
         """What its cases show, the source's own rounding among that; None where it has none."""
         kind = torch.float32 if self.single else None
+        if self.other_class:
+            name_results_alone()
         with described_in(self.source, self.home):
             before = load(self.source, kind)
             return self.own(before, load(self.result, kind), self.cases(before), rank, size)

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
 from growc.checkpoint.classes.dependent_axes import following
 from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.in_memory import Living
 from growc.checkpoint.classes.kept_axes import kept, one_less
 from growc.checkpoint.classes.model import ClassModel, held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, HeldResult
@@ -41,6 +42,7 @@ from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source as Text
 from growc.passes.axes.single_heads import inner_heads
 from growc.passes.compilation import Kept, Result
+from growc.passes.edits import Mixture
 from growc.passes.finish.certify import now_stored
 from growc.plans.execute import stays_zero
 from growc.plans.plan import Certificate, Gap, WeightPlan
@@ -66,7 +68,17 @@ class HeldModel(ClassModel):
 
     def hold(self, c: Result) -> Result:
         """With a config of the class. Raises GrowError (G309, G318, G319) where there is none."""
+        if any(weight.upcycled for weight in c.graph.weights):
+            from growc.checkpoint.mixtures.hold import hold_mixture
+
+            return hold_mixture(c)
         return hold(c)
+
+    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+        """The model with mixtures in the place of networks, which the class of the result has. Raises
+        GrowError (G309) of a module in memory.
+        """
+        return super().upcycle(mixtures) if isinstance(self.holder, Living) else self.with_mixtures(mixtures)
 
 
 def hold(given: Result) -> Result:

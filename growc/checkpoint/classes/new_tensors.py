@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from growc.dialects.transformers.config.shapes import Feature, same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.plans.execute import planned
+from growc.plans.memory_bound import working_bytes
 from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, WeightPlan
 from growc.plans.reads import rows_read
 from growc.plans.rows import Rows, as_rows, average
@@ -54,6 +55,8 @@ class GrownWeights(Generic[H]):
     config: Mapping[str, Any]
     factors: Mapping[str, Factor] = field(default_factory=dict)
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
+    carries: ClassVar[bool] = True
+    """Whether plans say by the names of the result what becomes of an optimizer's state."""
 
     @cached_property
     def first(self) -> dict[str, str]:
@@ -204,6 +207,10 @@ class GrownWeights(Generic[H]):
     def origin(self, name: str) -> str:
         """The source's name of the tensor that one of the result comes from."""
         return self.plans[name].copy_of or self.plans[name].source
+
+    def working(self, name: str) -> int:
+        """How many bytes making a tensor takes beside blocks of its rows."""
+        return working_bytes(self.plans[name])
 
     def make(self, name: str) -> Rows:
         """One tensor of the result, by rows."""

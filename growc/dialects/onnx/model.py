@@ -95,6 +95,10 @@ class IrModel(ABC):
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
         """The model with mixtures in the place of networks."""
+        return self.with_mixtures(mixtures)
+
+    def with_mixtures(self, mixtures: Sequence[Mixture]) -> Self:
+        """The same, whatever becomes of it."""
         there = Clone.of(self.source)
         made = self.on(there)
         for mixture in mixtures:

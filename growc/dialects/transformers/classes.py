@@ -22,7 +22,7 @@ from transformers.initialization import no_init_weights
 
 from growc.dialects.torch.capture.example_inputs import EXPERTS
 from growc.dialects.transformers.computed_parameters import compute
-from growc.dialects.transformers.named_class import named_class
+from growc.dialects.transformers.named_class import named_class, names
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.system.limits import require
 
@@ -49,22 +49,22 @@ def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
 
     Raises GrowError (G310) where transformers has no such class; code beside a checkpoint is never run.
     """
-    if (own := named_class()) is not None:
+    if (own := named_class()) is not None and names(config):
         return own
     named, kind = config.get("architectures") or [], config.get("model_type")
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise _unreadable("`architectures` of config.json is no list of names")
     if not isinstance(kind, str | None):
         raise _unreadable("`model_type` of config.json is no name")
-    names = named[:1]
+    first = named[:1]
     try:
-        found = getattr(transformers, names[0], None) if names else _of_type(kind)
+        found = getattr(transformers, first[0], None) if first else _of_type(kind)
     except ImportError as error:  # a class needs a package that is not there
         lacks = (str(error.__cause__ or error).splitlines() or [""])[0]
-        raise _unreadable(f"transformers cannot import `{names[0] if names else kind}`", lacks) from error
+        raise _unreadable(f"transformers cannot import `{first[0] if first else kind}`", lacks) from error
     if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
         return found
-    asked = names[0] if names else kind
+    asked = first[0] if first else kind
     if asked is None:
         raise _unreadable("config.json names no class: there is neither `architectures` nor `model_type`")
     notes = ("its own code (`auto_map`) is never run",) if config.get("auto_map") else ()

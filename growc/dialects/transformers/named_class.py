@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _named: ContextVar[type[PreTrainedModel] | None] = ContextVar("named", default=None)
+
+_of_results: ContextVar[bool] = ContextVar("of_results", default=False)
+"""Whether the named class is that of results alone."""
 
 FORM = "it is a class's module and name, as in `package.module:Class`"
 
@@ -28,10 +31,30 @@ def class_named(name: str | type[PreTrainedModel] | None) -> Iterator[None]:
     folder. Raises GrowError (G200) where that is no class with a config of its own, as transformers has them.
     """
     token = _named.set(_named.get() if name is None else _imported(name))
+    both = _of_results.set(_of_results.get())
     try:
         yield
     finally:
+        _of_results.reset(both)
         _named.reset(token)
+
+
+def name_results_alone() -> None:
+    """From now on until `class_named` ends, sources are of the class that their config.json names."""
+    _of_results.set(True)
+
+
+def are_results_alone() -> bool:
+    """Whether that holds."""
+    return _of_results.get()
+
+
+def names(config: Mapping[str, object]) -> bool:
+    """Whether the named class is that of a checkpoint with this config.json."""
+    own = _named.get()
+    if own is None or not _of_results.get():
+        return own is not None
+    return config.get("architectures") == [own.__name__]
 
 
 def named_class() -> type[PreTrainedModel] | None:

@@ -16,7 +16,13 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import ORDER, UPCYCLED
 from growc.dialects.onnx.capture.fused_ops import in_order
-from growc.dialects.onnx.capture.stored_tensors import read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_tensors import (
+    OnDemand,
+    is_known,
+    read_tensor,
+    shape_of,
+    stored_tensor,
+)
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.writer import Writer, scope_of
 from growc.ir.graph import Node, Order, Upcycled, Value
@@ -229,10 +235,6 @@ def _behind(axis: int) -> int:
     return axis if axis < 0 else axis + 1
 
 
-def _reshaped(tensor: ir.TensorProtocol, shape: tuple[int, ...]) -> ir.LazyTensor:
+def _reshaped(tensor: ir.TensorProtocol, shape: tuple[int, ...]) -> OnDemand:
     """A stored tensor in another shape, read when it is asked for."""
-
-    def read() -> ir.TensorProtocol:
-        return ir.tensor(read_tensor(tensor).reshape(shape), dtype=tensor.dtype)
-
-    return ir.LazyTensor(read, dtype=tensor.dtype, shape=ir.Shape(shape), name=tensor.name)
+    return OnDemand(lambda: read_tensor(tensor).reshape(shape), tensor.dtype, shape, is_known(tensor))

@@ -1,0 +1,246 @@
+"""Which config of a class is a planned mixture, and which of its tensors holds what.
+
+Needs: the dense source as it was analysed, its networks, the class of the result. Gives: `Fitted`. The config
+begins with the fields of the source's that the class has too, and the class's own defaults. Fields that
+change the sizes of experts are set until these are as planned, then the one that says how many are chosen.
+Where the class computes something else still, fields are tried that the source does not have: switches, and
+numbers that are not one. Raises GrowError (G318) for what the class cannot hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from growc.checkpoint.classes.holder import first_names
+from growc.checkpoint.classes.model import ClassModel, held_model
+from growc.checkpoint.classes.outlined import Outlined
+from growc.checkpoint.mixtures.placing import (
+    EXPERT,
+    INNER,
+    Kinds,
+    UnplacedError,
+    chosen,
+    computes_the_same,
+    places,
+)
+from growc.checkpoint.mixtures.placing import Place as Held
+from growc.checkpoint.mixtures.region import Region
+from growc.checkpoint.mixtures.same_graph import Matching
+from growc.dialects.transformers.classes import build
+from growc.dialects.transformers.config.fields import Path as Field
+from growc.dialects.transformers.config.fields import Values, changed, complete, leaves, value_at
+from growc.dialects.transformers.config.shapes import shapes_of
+from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
+from growc.ir.walk import walk
+from growc.passes import ANALYSIS, run
+from growc.passes.axes.routing import fewest
+from growc.passes.compilation import Analysis, Outside, Source
+from growc.passes.edits import Mixture
+
+if TYPE_CHECKING:
+    from torch import nn
+
+OWN = ("architectures", "model_type", "transformers_version", "auto_map")
+"""What a config says of its class, and not of a model."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """module: the result's class, on meta. config: what it is built from. tensors: for names of its state the
+    source's names. held: of each mixture, what its tensors hold, by their names.
+    """
+
+    module: nn.Module
+    config: Mapping[str, object]
+    tensors: Mapping[str, str]
+    held: Sequence[Mapping[str, Held]]
+
+
+class OtherwiseError(Exception):
+    """What the class computes otherwise, or has in other sizes."""
+
+
+@dataclass
+class Fit:
+    """One search. source: the dense model; mixtures: what its networks become; kind: the result's class."""
+
+    source: Analysis
+    model: ClassModel
+    mixtures: Sequence[Mixture]
+    kind: Any
+    outside: Outside
+    decided: Values = field(default_factory=dict)
+
+    def run(self) -> Fitted:
+        """The config that is the plan. Raises GrowError (G318)."""
+        first, values = dict(self.decided), list(self.sizes())
+        reason = ""
+        for more in (values, *([*values, one] for one in self.others(values))):
+            try:
+                return self.fitted(first | dict(more))
+            except OtherwiseError as error:
+                reason = reason or str(error)
+        message = f"no config of `{self.kind.__name__}` is the planned mixture"
+        raise GrowError(Diagnostic("G318", message, notes=(reason,)))
+
+    def config(self, values: Values) -> dict[str, object]:
+        """The fields of the source's config that the class has, with other values of some."""
+        known, given = self.kind.config_class().to_dict(), self.model.holder.config
+        kept = {name: value for name, value in given.items() if name in known and name not in OWN}
+        own = {"architectures": [self.kind.__name__], "model_type": self.kind.config_class.model_type}
+        dtype = {name: given[name] for name in ("dtype", "torch_dtype") if name in given}
+        return changed(own | kept | dtype, values)
+
+    def analysed(self, values: Values) -> Analysis:
+        """The class with a config. Raises OtherwiseError where it does not take it."""
+        with Attempt() as attempt:
+            config = self.config(values)
+            module = build(config, constants=True)
+            holder = Outlined(module, first_names(module), config, build)
+            model = ClassModel.of_holder(holder, self.model.inputs)
+            return run(ANALYSIS, Source(Path(self.kind.__name__), model, self.outside))
+        raise OtherwiseError(str(attempt.error).splitlines()[0]) from attempt.error
+
+    # ---- fields
+
+    def sizes(self) -> Iterator[tuple[Field, object]]:
+        """Fields that make as many experts, of as many units, and choose as many as planned."""
+        try:
+            start = self.analysed(self.decided)
+        except OtherwiseError as error:
+            message = f"`{self.kind.__name__}` cannot be built from the fields of the source's config"
+            raise GrowError(Diagnostic("G318", message, notes=(str(error),))) from error
+        kinds, first = Kinds(start), self.mixtures[0]
+        inner = first.network.stacks[0]
+        width = next(
+            inner.weight.shape[axis]
+            for axis, kind in enumerate(Kinds(self.source).of(inner))
+            if kind == INNER and inner.weight is not None
+        )
+        values: dict[Field, object] = dict(self.decided)
+        for kind, wanted in ((EXPERT, first.experts), (INNER, width)):
+            axes = self.axes(start, kinds, kind)
+            if not axes:
+                message = f"`{self.kind.__name__}` has no experts that stand in a stack"
+                raise GrowError(Diagnostic("G318", message, help="`--class` names the class of a mixture"))
+            found = self.field_of(axes, wanted, values)
+            yield from found
+            values |= dict(found)
+        tops = set(map(fewest, start.axes.ranked))
+        if tops != {first.top}:
+            for path, value in self.whole(values):
+                if value in tops:
+                    yield path, first.top
+                    return
+
+    def axes(self, start: Analysis, kinds: Kinds, kind: str) -> dict[tuple[str, int], int]:
+        """The axes of one kind, of tensors of experts, with their sizes."""
+        uses = ((u, u.weight) for u in start.graph.uses())
+        found = ((w, kinds.of(u)) for u, w in uses if w is not None and w.floating)
+        own = ((w, axes) for w, axes in found if EXPERT in axes)
+        return {(w.name, k): w.shape[k] for w, axes in own for k, one in enumerate(axes) if one == kind}
+
+    def field_of(
+        self, axes: Mapping[tuple[str, int], int], wanted: int, values: Values
+    ) -> list[tuple[Field, object]]:
+        """The field that makes these axes as large as wanted, or as many times that as now."""
+        for path, value in self.whole(values):
+            if not isinstance(value, int) or any(size % value for size in axes.values()):
+                continue
+            with Attempt():
+                shapes = shapes_of(build(self.config({**values, path: wanted})))
+                after = {(n, k): shapes[n][k] for n, k in axes if n in shapes and k < len(shapes[n])}
+                if after == {place: size // value * wanted for place, size in axes.items()}:
+                    return [] if value == wanted else [(path, wanted)]
+        return []
+
+    def whole(self, values: Values) -> Iterator[tuple[Field, object]]:
+        """Fields with whole numbers above zero that are not decided yet, those of the class alone first."""
+        found = [(p, v) for p, v in self.fields(values) if type(v) is int and v > 0 and p not in values]
+        yield from sorted(found, key=lambda pair: self.is_given(pair[0]))
+
+    def others(self, values: Sequence[tuple[Field, object]]) -> Iterator[tuple[Field, object]]:
+        """Fields that the source's config does not have, with another value."""
+        for path, value in self.fields(dict(self.decided) | dict(values)):
+            if self.is_given(path):
+                continue
+            if isinstance(value, bool):
+                yield path, not value
+            elif isinstance(value, float) and value not in (0.0, 1.0):
+                yield path, 1.0
+
+    def fields(self, values: Values) -> list[tuple[Field, object]]:
+        """All fields of the class that are numbers."""
+        config = self.config(values)
+        return list(leaves(complete(build(config), config)))
+
+    def is_given(self, path: Field) -> bool:
+        """Whether the source's config has a field."""
+        try:
+            value_at(self.model.holder.config, path)
+        except (LookupError, TypeError):
+            return False
+        return True
+
+    # ---- what computes the same
+
+    def fitted(self, values: Values) -> Fitted:
+        """What holds what with a config. Raises OtherwiseError where the class is not the plan."""
+        made = self.analysed(values)
+        holder = held_model(made).holder
+        stops = {mixture.network.gives for mixture in self.mixtures}
+        match = Matching(stops, self.model.holder.stored, holder.stored)
+        if not match.whole(self.source.graph, made.graph):
+            raise OtherwiseError(self.difference(match))
+        held = [self.placed(self.region(match, made, one), made, one) for one in self.mixtures]
+        there = {holder.first[name] for name in (*match.tensors, *(n for own in held for n in own))}
+        if left := [name for name, first in holder.first.items() if first not in there]:
+            raise OtherwiseError(f"nothing says what is to become of `{left[0]}`")
+        return Fitted(holder.module, holder.config, match.tensors, held)
+
+    def region(self, match: Matching, made: Analysis, mixture: Mixture) -> Region:
+        """The part of the class that stands for a network. Raises OtherwiseError where there is none."""
+        network = mixture.network
+        gives = match.stands.get(network.gives)
+        if gives is None:
+            raise OtherwiseError(f"nothing in the class stands for `{network.gives.name}`")
+        order = {v: k for k, node in enumerate(made.graph.nodes) for v in node.outputs}
+        above = walk([gives], lambda v: () if v.producer is None else v.producer.operands)
+        found = [v for v in above if v in order and v.sizes == network.given.sizes and v is not gives]
+        for value in sorted(found, key=lambda v: -order[v]):
+            if match.match(network.given, value):
+                region = Region.of(made.graph, value, gives)
+                if region.whole:
+                    return region
+        raise OtherwiseError(f"nothing in the class stands for `{network.given.name}`")
+
+    def placed(self, region: Region, made: Analysis, mixture: Mixture) -> Mapping[str, Held]:
+        """What its tensors hold, so that it computes what the network does. Raises OtherwiseError."""
+        network, kinds = mixture.network, Kinds(self.source)
+        if (top := chosen(region, made)) != {mixture.top}:
+            said = " and ".join(map(str, sorted(top))) or "no"
+            raise OtherwiseError(f"it chooses {said} experts, and {mixture.top} are planned")
+        dense = Region.of(self.source.graph, network.given, network.gives)
+        weights = [(use, use.weight) for use in network.stacks if use.weight is not None]
+        names = [weight.name for _, weight in weights]
+        sources = [(kinds.of(use), weight.shape) for use, weight in weights]
+        try:
+            for held in places(region, Kinds(made), sources, held_model(made).holder.stored):
+                if computes_the_same(dense, names, region, held):
+                    return held
+        except UnplacedError as error:
+            raise OtherwiseError(str(error)) from error
+        raise OtherwiseError("with every expert a copy of the network, it computes something else")
+
+    def difference(self, match: Matching) -> str:
+        """Where the class is not the source, besides the networks."""
+        one, other = match.stuck or (None, None)
+        names = [
+            f"`{v.name}`" if v.producer is None else f"`{v.producer.op}` at `{v.name}`"
+            for v in (one, other)
+            if v
+        ]
+        return f"besides the networks, {' and '.join(names)} differ: the source's, and the class's"

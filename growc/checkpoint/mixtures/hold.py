@@ -1,0 +1,144 @@
+"""A planned mixture in the class that a caller names: its config, and its weights by the names of the class.
+
+Needs: a finished compilation of a dense checkpoint whose recipe upcycles. Gives: the same with the class of
+its result. Raises GrowError (G200, G309, G318).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.model import held_model
+from growc.checkpoint.classes.new_tensors import GrownWeights, H, HeldResult
+from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.files.lora import adapters_of
+from growc.checkpoint.files.quiet import quiet
+from growc.checkpoint.files.safetensors_file import DTYPES
+from growc.checkpoint.mixtures.fit import Fit
+from growc.checkpoint.mixtures.placing import Place
+from growc.dialects.transformers.named_class import named_class
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
+from growc.ir.graph import Upcycled
+from growc.passes.compilation import Result
+from growc.passes.upcycling.networks import mixtures
+from growc.plans.execute import execute
+from growc.plans.plan import WeightPlan
+from growc.plans.rows import Rows, stored
+from growc.recipe import syntax_tree as ast
+
+
+@dataclass
+class MixtureWeights(GrownWeights[H]):
+    """The weights of a mixture by the names of its class. dense: for names of tensors that stay the source's.
+    held: what tensors of mixtures hold; stacks, routers: for each of these the plans of its mixture.
+    """
+
+    carries = False
+    dense: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, Place] = field(default_factory=dict)
+    stacks: Mapping[str, Sequence[WeightPlan]] = field(default_factory=dict)
+    routers: Mapping[str, WeightPlan] = field(default_factory=dict)
+
+    @cached_property
+    def plans(self) -> dict[str, WeightPlan]:
+        """A plan for every tensor of a file: of experts, one with the sizes that it has then."""
+        from transformers.modeling_utils import remove_tied_weights_from_state_dict
+
+        kept = remove_tied_weights_from_state_dict(dict(self.module.state_dict()), self.module)
+        dense = {self.first[name]: origin for name, origin in self.dense.items()}
+        made = {}
+        for name in kept:
+            origin = dense.get(self.first[name]) or self.stacks[name][0].source
+            shape = self.held[name].shape if name in self.held else self.source.entry(origin).shape
+            made[name] = WeightPlan(name, origin, "", shape, shape, ())
+        return made
+
+    @property
+    def unread(self) -> dict[str, WeightPlan]:
+        """None: all tensors of the class have a place."""
+        return {}
+
+    def working(self, name: str) -> int:
+        """Twice what it takes itself, where it holds experts: these are made as a whole."""
+        return 2 * self.entry(name).nbytes if name in self.held else 0
+
+    def make(self, name: str) -> Rows:
+        """One tensor of the result: the source's, or one that holds experts, as a whole."""
+        if name not in self.held:
+            origin = self.origin(name)
+            return self.source.rows(origin) or stored(self.source.read(origin))
+        place, plans, router = self.held[name], self.stacks[name], self.routers[name]
+        kind = DTYPES[self.entry(name).dtype]
+        if place.router:
+            drawn = execute(router, np.zeros(router.before, np.float32))
+            return stored(place.filled({}, drawn).astype(kind))
+        stacks = {number: self.stack(plans[number]) for number in place.numbers}
+        return stored(place.filled(stacks, np.zeros(0)).astype(kind))
+
+    def stack(self, plan: WeightPlan) -> Array:
+        """A tensor of the network for each expert."""
+        made = execute(plan, self.source.read(plan.source).reshape(plan.before), self.source.read)
+        return made.reshape(plan.after[0], *self.source.entry(plan.source).shape)
+
+    def reads(self, name: str, rows: range) -> int:
+        """How many bytes of the source are read for some rows of a tensor of the result: for experts, all."""
+        if name not in self.held:
+            entry = self.entry(name)
+            return len(rows) * entry.row_bytes
+        plans = self.stacks[name]
+        return sum(self.source.entry(plans[k].source).nbytes for k in self.held[name].numbers)
+
+
+def hold_mixture(c: Result) -> Result:
+    """The compilation with the class of its result."""
+    model, kind = held_model(c), named_class()
+    if kind is None:
+        remedy = "name one: `--class transformers:MixtralForCausalLM` (`model_class=` in Python)"
+        raise wrong("`upcycle` of a checkpoint needs the class that holds the mixture", remedy)
+    require_alone(c)
+    asked = [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]
+    planned = mixtures(c.first, asked)
+    with quiet():
+        found = Fit(c.first, model, planned, kind, c.outside, model.decided).run()
+    plans = {plan.source: plan for plan in c.plan.weights}
+    routers = {_place(w.upcycled): plans[w.name] for w in c.graph.weights if w.upcycled and w.upcycled.router}
+    stacks, drawn = dict[str, Sequence[WeightPlan]](), dict[str, WeightPlan]()
+    for mixture, held in zip(planned, found.held, strict=True):
+        own = [plans[use.name] for use in mixture.network.stacks]
+        stacks |= dict.fromkeys(held, own)
+        drawn |= dict.fromkeys(held, routers[mixture.statement, mixture.number])
+    every = {name: place for held in found.held for name, place in held.items()}
+    holder: Holder = model.holder
+    weights = MixtureWeights(
+        holder, found.module, {}, found.config, {}, {}, found.tensors, every, stacks, drawn
+    )
+    written = sum(weights.entry(name).nbytes for name in weights.plans)
+    note = f"the result is a `{kind.__name__}`; weights stand here by the names of the source"
+    plan = replace(c.plan, bytes_to_write=written, notes=(*c.plan.notes, note))
+    return HeldResult(**vars(c) | {"plan": plan}, held=weights)
+
+
+def _place(mark: Upcycled | None) -> tuple[int, int]:
+    assert mark is not None
+    return mark.statement, mark.network
+
+
+def require_alone(c: Result) -> None:
+    """Raise GrowError (G309) where more is asked than a mixture, or of more than a directory."""
+    others = [b for b in c.statements if not isinstance(b.statement, ast.Upcycle | ast.Expect)]
+    if others:
+        message = "beside `upcycle`, a checkpoint takes no other statement"
+        remedy = "apply the others first, or to the mixture that this one gives"
+        raise GrowError(Diagnostic("G309", message, others[0].statement.span, help=remedy))
+    source = held_model(c).holder
+    if isinstance(source, Opened) and source.checkpoint.distributed:
+        raise GrowError(Diagnostic("G309", "`upcycle` reads no distributed checkpoint"))
+    if isinstance(source, Opened) and list(adapters_of(source.checkpoint)):
+        message = "an adapter lies in the checkpoint, of weights that become those of experts"
+        raise GrowError(Diagnostic("G309", message, help="merge it into the weights, or take it out"))

@@ -1,0 +1,173 @@
+"""Where the tensors of a network stand in those of experts: found by trying, on random numbers.
+
+Needs: a network of the source, the region of a mixture that is to compute the same. Gives: for each stored
+tensor of the region the tensors of the network that stand in it, or that it is the router, or zero. Axes say
+which way round a tensor stands; in which order several stand in one, and whether end to end or in turns, is
+tried: with random weights in their places, and any router, the mixture must compute what the network does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+
+import numpy as np
+
+from growc.algebra.indexmap import Array
+from growc.algebra.space import Space, atoms_of
+from growc.checkpoint.mixtures.region import Region
+from growc.ir.graph import Value
+from growc.passes.axes.routing import fewest
+from growc.passes.compilation import Analysis
+
+CLOSE = 1e-4
+"""What rounding leaves of a difference, relative to the largest number."""
+
+EXPERT, INNER, OUTER = "efh"
+"""An axis of experts, of a network's inner units, and of what a network reads or makes."""
+
+
+class UnplacedError(Exception):
+    """Why no tensors of a mixture can hold those of a network."""
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What the axes of a model's tensors are."""
+
+    analysis: Analysis
+
+    def of(self, use: Value) -> str:
+        """A letter for each axis of a stored tensor."""
+        axes = self.analysis.axes
+        kinds = ""
+        for space in axes.of(use):
+            atoms = set(atoms_of([space]))
+            named = (EXPERT, self.named("experts")), (INNER, self.named("ffn"))
+            kinds += next((kind for kind, found in named if atoms & found), OUTER)
+        return kinds
+
+    def named(self, name: str) -> set[Space]:
+        """The atoms of an axis."""
+        return set(atoms_of(s for axis in self.analysis.roles.axes.get(name, ()) for s in axis.spaces))
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a tensor of a mixture holds: tensors of the network by number, along which of its axes, end to end
+    or in turns. No numbers: it is zero. router: it scores experts. kinds: of its axes. sources: of theirs.
+    """
+
+    kinds: str
+    shape: tuple[int, ...]
+    numbers: tuple[int, ...] = ()
+    turns: bool = False
+    router: bool = False
+    sources: tuple[str, ...] = ()
+
+    def filled(self, stacks: Mapping[int, Array], router: Array) -> Array:
+        """The tensor. stacks: by number, a network's tensor for each expert. router: outer units first."""
+        if self.router:
+            return np.ascontiguousarray(router if self.kinds == OUTER + EXPERT else router.T)
+        if not self.numbers:
+            return np.zeros(self.shape, np.float32)
+        parts = [self.turned(stacks[k], source) for k, source in zip(self.numbers, self.sources, strict=True)]
+        along = self.along
+        if not self.turns:
+            return np.concatenate(parts, axis=along)
+        made = np.stack(parts, axis=along + 1)
+        return made.reshape(self.shape)
+
+    @property
+    def along(self) -> int:
+        """The axis along which several stand."""
+        return self.kinds.index(INNER) if INNER in self.kinds else self.kinds.index(OUTER)
+
+    def turned(self, stack: Array, source: str) -> Array:
+        """One tensor of every expert with its axes as they are here."""
+        have = EXPERT + source
+        return stack.transpose([have.index(kind) for kind in self.kinds])
+
+
+def places(
+    region: Region, kinds: Kinds, sources: Sequence[tuple[str, tuple[int, ...]]], state: Collection[str]
+) -> Iterator[dict[str, Place]]:
+    """Every way to hold the tensors of a network, by kinds and shapes of theirs. Raises UnplacedError."""
+    routers = {v.weight.name for v in kinds.analysis.roles.routers if v.weight is not None}
+    uses = [v for v in region.uses if v.weight is not None and v.weight.name in state]
+    empty = {v.weight.name: Place(kinds.of(v), v.weight.shape) for v in uses if v.weight is not None}
+    fixed: dict[str, Place] = {}
+    slots: list[list[tuple[str, int]]] = []
+    for name, place in empty.items():
+        if name in routers and sorted(place.kinds) == [EXPERT, OUTER]:
+            fixed[name] = Place(place.kinds, place.shape, router=True)
+        elif place.kinds == EXPERT:
+            fixed[name] = place
+        elif EXPERT not in place.kinds:
+            raise UnplacedError(f"`{name}` is no expert's")
+        else:
+            slots.append([(name, k) for k in range(_count(name, place, sources))])
+    flat = [slot for group in slots for slot in group]
+    if sum(place.router for place in fixed.values()) != 1 or len(flat) != len(sources):
+        raise UnplacedError(f"it has {len(flat)} places for {len(sources)} tensors of a network")
+    several = [group[0][0] for group in slots if len(group) > 1]
+    for order in permutations(range(len(sources))):
+        given = dict(zip(flat, order, strict=True))
+        if not all(_fits(empty[name], sources[k]) for (name, _), k in given.items()):
+            continue
+        for turns in product((False, True), repeat=len(several)):
+            made = dict(fixed)
+            for group in slots:
+                name = group[0][0]
+                numbers = tuple(given[slot] for slot in group)
+                held = tuple(sources[k][0] for k in numbers)
+                turn = dict(zip(several, turns, strict=True)).get(name, False)
+                made[name] = Place(empty[name].kinds, empty[name].shape, numbers, turn, sources=held)
+            yield made
+
+
+def _count(name: str, place: Place, sources: Sequence[tuple[str, tuple[int, ...]]]) -> int:
+    """How many tensors of a network stand in a tensor."""
+    own = _sizes(place.kinds, place.shape)
+    for kinds, shape in sources:
+        size = dict(zip(kinds, shape, strict=True))
+        if set(kinds) == own.keys() - {EXPERT} and all(own[kind] % size[kind] == 0 for kind in kinds):
+            return int(np.prod([own[kind] // size[kind] for kind in kinds]))
+    raise UnplacedError(f"`{name}` {list(place.shape)} holds no tensor of a network")
+
+
+def _sizes(kinds: str, shape: Sequence[int]) -> Mapping[str, int]:
+    return dict(zip(kinds, shape, strict=True))
+
+
+def _fits(place: Place, source: tuple[str, tuple[int, ...]]) -> bool:
+    own, size = _sizes(place.kinds, place.shape), _sizes(*source)
+    return size.keys() == own.keys() - {EXPERT} and all(
+        own[kind] == n or (kind == place.kinds[place.along] and own[kind] % n == 0)
+        for kind, n in size.items()
+    )
+
+
+def chosen(region: Region, analysis: Analysis) -> set[int]:
+    """How many experts each ranking in a region chooses."""
+    return {fewest(node) for node in region.nodes if node in analysis.axes.ranked}
+
+
+def computes_the_same(
+    network: Region, names: Sequence[str], mixture: Region, held: Mapping[str, Place]
+) -> bool:
+    """Whether a mixture of equal experts computes what the network does, whatever scores them."""
+    random = np.random.default_rng(0)
+    x = random.standard_normal([size[0] for size in network.given.sizes or ()]).astype(np.float32)
+    there = {v.weight.name: v.weight.shape for v in network.uses if v.weight is not None}
+    tensors = [(random.standard_normal(there[n]) / np.sqrt(there[n][-1])).astype(np.float32) for n in names]
+    expected = network.computed(x, dict(zip(names, tensors, strict=True)))
+    router = next(place for place in held.values() if place.router)
+    count = _sizes(router.kinds, router.shape)[EXPERT]
+    stacks = {k: np.broadcast_to(tensor, (count, *tensor.shape)) for k, tensor in enumerate(tensors)}
+    scores = random.standard_normal((x.shape[-1], count)).astype(np.float32)
+    found = mixture.computed(x, {name: place.filled(stacks, scores) for name, place in held.items()})
+    if expected is None or found is None or expected.shape != found.shape:
+        return False
+    return bool(np.abs(found - expected).max() <= CLOSE * np.abs(expected).max())
