@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from growc.checkpoint.classes.holder import first_names
 from growc.checkpoint.classes.model import ClassModel, held_model
@@ -42,6 +42,7 @@ from growc.passes.edits import Mixture
 
 if TYPE_CHECKING:
     from torch import nn
+    from transformers import PreTrainedModel
 
 OWN = ("architectures", "model_type", "transformers_version", "auto_map")
 """What a config says of its class, and not of a model."""
@@ -70,7 +71,7 @@ class Fit:
     source: Analysis
     model: ClassModel
     mixtures: Sequence[Mixture]
-    kind: Any
+    kind: type[PreTrainedModel]
     outside: Outside
     decided: Values = field(default_factory=dict)
 
@@ -88,9 +89,11 @@ class Fit:
 
     def config(self, values: Values) -> dict[str, object]:
         """The fields of the source's config that the class has, with other values of some."""
-        known, given = self.kind.config_class().to_dict(), self.model.holder.config
+        fields, given = self.kind.config_class, self.model.holder.config
+        assert fields is not None, "a class without one is refused where it is named"
+        known = fields().to_dict()
         kept = {name: value for name, value in given.items() if name in known and name not in OWN}
-        own = {"architectures": [self.kind.__name__], "model_type": self.kind.config_class.model_type}
+        own = {"architectures": [self.kind.__name__], "model_type": fields.model_type}
         dtype = {name: given[name] for name in ("dtype", "torch_dtype") if name in given}
         return changed(own | kept | dtype, values)
 

@@ -99,7 +99,7 @@ def hold_mixture(c: Result) -> Result:
     """The compilation with the class of its result."""
     model, kind = held_model(c), named_class()
     if kind is None:
-        remedy = "name one: `--class transformers:MixtralForCausalLM` (`model_class=` in Python)"
+        remedy = "name one that transformers has: `--class transformers:NAME` (`model_class=` in Python)"
         raise wrong("`upcycle` of a checkpoint needs the class that holds the mixture", remedy)
     require_alone(c)
     asked = [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]

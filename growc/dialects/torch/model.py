@@ -88,8 +88,8 @@ class TorchModel(IrModel):
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
         """Raises GrowError (G309): what a graph of torch gets are copies of its own calls."""
-        message = "`upcycle` makes mixtures in ONNX files; a module has no calls that route"
-        remedy = "export the module to ONNX (`torch.onnx.export`), and upcycle the file"
+        message = "a module has no calls that route: `upcycle` makes mixtures of files and directories"
+        remedy = "export it to ONNX (`torch.onnx.export`), or save it (`save_pretrained`) and name a class"
         raise GrowError(Diagnostic("G309", message, help=remedy))
 
     def on(self, there: Clone) -> Self:
