@@ -23,7 +23,7 @@ def main() -> None:
     data = corpus(validation=False).astype(np.int64)
     starts = np.linspace(0, len(data) - CONTEXT, WINDOWS).astype(np.int64)
     windows = data[starts[:, None] + np.arange(CONTEXT)]
-    for folder in ("24-subcloning", "27-minitron", "28-shortgpt"):
+    for folder in ("24-subcloning", "27-minitron", "28-shortgpt", "29-reap"):
         np.savez_compressed(EXAMPLES / folder / "calibration.npz", input_ids=windows)
     images, _ = digits(validation=False)
     chosen = images[np.linspace(0, len(images) - 1, IMAGES).astype(np.int64)]

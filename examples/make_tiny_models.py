@@ -4,6 +4,7 @@
 
     tiny-bert   a byte-level BERT with its tied masked-language head, trained to restore masked bytes
     tiny-llama  a byte-level LLaMA with grouped queries (RMSNorm, rotary, gated), trained to go on
+    tiny-mixture  the same with eight experts in each layer, of which a token takes two, seeded, not trained
     tiny-t5     an encoder-decoder as T5 has it (RMSNorm, relative positions, tied head), seeded, not trained
     tiny-seed   a byte-level GPT-2 without layers: its table, its last norm and its head, seeded, not trained
     tiny-layer  the same with one layer, a template for it, seeded, not trained
@@ -54,6 +55,13 @@ class LlamaBytes(transformers.LlamaForCausalLM):
         return super().forward(input_ids=input_ids, use_cache=False).logits
 
 
+class MixtureBytes(transformers.MixtralForCausalLM):
+    """Takes `input_ids`, returns logits."""
+
+    def forward(self, input_ids):
+        return super().forward(input_ids=input_ids, use_cache=False).logits
+
+
 class Translator(transformers.T5ForConditionalGeneration):
     """Takes `input_ids` and `decoder_input_ids`, returns logits."""
 
@@ -98,6 +106,17 @@ def llama() -> nn.Module:
             vocab_size=256, hidden_size=64, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
             intermediate_size=160, max_position_embeddings=128, tie_word_embeddings=True, bos_token_id=0,
             eos_token_id=0,
+        )
+    )  # fmt: skip
+
+
+def mixture() -> nn.Module:
+    """Two layers, width 48, eight experts of 32 with two for each token."""
+    return MixtureBytes(
+        transformers.MixtralConfig(
+            vocab_size=256, hidden_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            intermediate_size=32, max_position_embeddings=128, tie_word_embeddings=True, bos_token_id=0,
+            eos_token_id=0, num_local_experts=8, num_experts_per_tok=2, experts_implementation="batched_mm",
         )
     )  # fmt: skip
 
@@ -163,6 +182,7 @@ def moe() -> nn.Module:
 BUILD: dict[str, Callable[[], nn.Module]] = {
     "tiny-bert": bert,
     "tiny-llama": llama,
+    "tiny-mixture": mixture,
     "tiny-t5": t5,
     "tiny-conv": conv,
     "tiny-seed": partial(gpt2, 0),

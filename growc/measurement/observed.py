@@ -20,9 +20,10 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.ranking.activation_sites import Activations, Reading
 from growc.passes.ranking.layer_ratios import Ratio, find_blocks
 from growc.passes.ranking.magnitude import placed
-from growc.passes.ranking.unit_scores import Tables, scored
+from growc.passes.ranking.routed_outputs import Routed, routed_outputs
+from growc.passes.ranking.unit_scores import Table, Tables, scored
 from growc.plans.scores import Scores
-from growc.recipe.statistics import COSINE, IMPORTANCE, Statistic
+from growc.recipe.statistics import COSINE, IMPORTANCE, REAP, Statistic
 
 if TYPE_CHECKING:
     from growc.ir.graph import Value
@@ -43,6 +44,8 @@ class LayerScore:
 def probes_of(c: Analysis, statistic: Statistic) -> list[Probe]:
     """What a statistic looks at: every reading, and then every ratio, that the file shows."""
     masks, visible = masks_of(c), shown(c.model.file(c.path))
+    if statistic == REAP:
+        return [_routed(one, c.axes, masks, visible) for one in experts_of(c)]
     readings = [] if statistic == COSINE else activations(c, statistic).readings
     cosine = statistic == COSINE
     found = [_probe(r, c.axes, masks, visible, statistic.using) for r in readings]
@@ -58,8 +61,15 @@ def activations(c: Analysis, statistic: Statistic) -> Activations:
     return Activations(c.axes, statistic, heads)
 
 
+def experts_of(c: Analysis) -> list[Routed]:
+    """Where it can be seen what experts give."""
+    return routed_outputs(c.axes, [s for axis in c.roles.axes.get("experts", ()) for s in axis.spaces])
+
+
 def tables_of(c: Analysis, scores: Scores, statistic: Statistic) -> Tables:
     """What was measured of units."""
+    if statistic == REAP:
+        return _of_experts(experts_of(c), scores.values())
     return activations(c, statistic).tables(scores.values(statistic))
 
 
@@ -136,6 +146,33 @@ def _probe(
     return Probe(
         value.name, rank, reading.kept, weights, units=units, less=less, using=using, grouped=grouped
     )
+
+
+def _routed(one: Routed, axes: Axes, masks: Sequence[Value], visible: Collection[str]) -> Probe:
+    for value in filter(None, (one.value, one.shares, one.numbers)):
+        require_shown(value, visible)
+    return Probe(
+        one.value.name,
+        one.value.rank,
+        one.units,
+        _weights(one.value, axes, masks),
+        units=one.experts.size[0],
+        routed=True,
+        shares="" if one.shares is None else one.shares.name,
+        numbers="" if one.numbers is None else one.numbers.name,
+        along=one.along,
+    )
+
+
+def _of_experts(routed: Sequence[Routed], means: Sequence[Floats]) -> Tables:
+    """What was measured of experts, whether they were seen together or one by one."""
+    found: dict[Space, Floats] = {}
+    for one, values in zip(routed, means, strict=False):
+        if one.unit is None:
+            found[one.experts] = values
+        else:
+            found.setdefault(one.experts, np.zeros(one.experts.size[0]))[one.unit] = values
+    return {space: [Table([space], values)] for space, values in found.items()}
 
 
 def require_shown(value: Value, visible: Collection[str]) -> None:

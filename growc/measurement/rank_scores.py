@@ -17,7 +17,8 @@ from growc.measurement.importance import calibration
 from growc.measurement.observed import layer_scores, tables_of, turns
 from growc.passes.ranking.unit_scores import Measured, counterparts
 from growc.recipe.layer_orders import statistic_of
-from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, Statistic
+from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, REAP, Statistic
 
 if TYPE_CHECKING:
     from growc.errors.source import Span
@@ -45,6 +46,12 @@ class Scoring:
         moved = any(run.history.moved for run in c.layers.runs)
         source = c.first if moved else c
         known = counterparts(c.axes, source.axes) if moved else None
+        if by is not None and by.ranking.file is not None and RANKINGS[by.ranking.name].gradients:
+            from growc.measurement.gradients import taylor_tables
+
+            with placed_at(by.ranking.span):
+                tables = taylor_tables(source, by.ranking.file.path, keeps=c.keeps, progress=c.progress)
+            return Measured(tables, known, "no weight makes or reads them", exactly=True)
         if by is not None and by.ranking.file is not None:
             tables, missing = given_tables(source, by.axis, by.ranking.file)
             return Measured(tables, known, f"`{by.ranking.file.value}` has no {few(missing)}")
@@ -52,7 +59,8 @@ class Scoring:
         if statement is None:
             return None
         found = self.measured(source, c, statement, statistic)
-        return Measured(tables_of(source, found, statistic), known)
+        why = "no tensor shows what they give" if statistic == REAP else "nothing reads them"
+        return Measured(tables_of(source, found, statistic), known, why)
 
     def layers(self, c: Request, statement: Measure | None, order: Order) -> list[list[float | None]]:
         """The scores of the layers of each run of the source, which `c` is, for an order."""

@@ -98,6 +98,10 @@ def _summed(session: Session, case: Feeds, probes: Sequence[Probe]) -> Sums:
     counts: list[Floats] = []
     for k, probe in enumerate(probes):
         name = f"growc.probe.{k}"
+        if probe.routed:
+            sums.append(outputs[f"{name}.sum"].astype(np.float64))
+            counts.append(outputs[f"{name}.count"].astype(np.float64))
+            continue
         weight = float(outputs[f"{name}.weight"]) if probe.masks else 1.0
         sums.append(outputs[f"{name}.sum"].astype(np.float64))
         counts.append(np.array(counted(probe, outputs[f"{name}.shape"].tolist(), weight)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.algebra.indexmap import Floats, Ints
-from growc.recipe.statistics import IMPORTANCE, Statistic
+from growc.recipe.statistics import IMPORTANCE, REAP, Statistic
 from growc.recipe.words import FILE, Word
 
 
@@ -34,7 +34,7 @@ class RankingRule(Word):
     places: which `size` of `count` units stay, in their old order. averages: it chooses no units: those that
     stay are means. statistic: what it needs `measure importance` for. orders: it is an order of all units as
     well. keeps_numbers: it can be asked of an axis whose units the outside numbers. axes: those that it
-    ranks, if not all.
+    ranks, if not all. gradients: its file has inputs to take gradients on.
     """
 
     meaning: str
@@ -45,6 +45,7 @@ class RankingRule(Word):
     orders: bool = True
     keeps_numbers: bool = False
     axes: tuple[str, ...] = ()
+    gradients: bool = False
 
     @property
     def measured(self) -> bool:
@@ -93,6 +94,22 @@ _ROWS = (
     _importance("mean", True, "`using mean` on those tensors (Minitron's F_neuron)"),
     _importance("l2", True, "`using l2` on those tensors"),
     _importance("max", True, "`using max` on those tensors"),
+    RankingRule(
+        "reap",
+        "on `experts`: the mean of gate · ‖output‖ over the unmasked tokens that chose the expert (Lasby et "
+        "al. 2025, equation 9); needs `measure importance`",
+        scores=lambda units: units.importance(),
+        statistic=REAP,
+        axes=("experts",),
+    ),
+    RankingRule(
+        f"taylor on {FILE}",
+        "the mean over samples of (Σ ∂L/∂w · w)², added up over the weights that make or read the unit; L is "
+        "the loss of next tokens (Molchanov et al. 2019); of modules, `.pt2` programs and checkpoint "
+        "directories",
+        scores=lambda units: units.given(),
+        gradients=True,
+    ),
     RankingRule(
         f"scores {FILE}",
         "one's own: those that the file says of the source's units, the highest first (below)",

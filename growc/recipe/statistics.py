@@ -32,3 +32,9 @@ COSINE = Statistic("cosine")
 
 LOSS = Statistic("loss")
 """How much the loss of next tokens rises without a layer."""
+
+REAP = Statistic("reap")
+"""What experts add, gate times ‖output‖, over the tokens that chose them."""
+
+TAYLOR = Statistic("taylor")
+"""Gradient times weight."""

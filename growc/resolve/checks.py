@@ -202,6 +202,10 @@ def _ranking(axis: rc.AxisRef, ranking: rc.Ranking, reorder: bool = False) -> It
     rule = RANKINGS[ranking.name]
     if rule.averages and (reorder or axis.name != "kv_heads"):
         yield _only_pooled(ranking, f"those of `{axis.name}` are")
+    elif rule.axes and isinstance(axis, rc.NamedAxis) and axis.name not in rule.axes:
+        ranks = " and ".join(f"`{name}`" for name in rule.axes)
+        message = f"`by {rule.name}` ranks {ranks} alone, and no units of `{axis.name}`"
+        yield Diagnostic("G210", message, ranking.span, help="write another ranking, such as `by importance`")
     elif axis.name in NUMBERED and (reorder or not rule.keeps_numbers):
         message = f"the outside knows the units of `{axis.name}` by their numbers, so they keep their order"
         remedy = "" if reorder else f"write {KEEPING_NUMBERS}"

@@ -31,11 +31,15 @@ Tables = Mapping[Space, Sequence[Table]]
 """For each atom, the tables whose sum is the score of its units."""
 
 
-def scored(tables: Tables, units: Sequence[Space]) -> Floats:
-    """The score of each unit of a product of atoms: the sum over tables of the mean of what is the unit's."""
+def scored(tables: Tables, units: Sequence[Space], *, exactly: bool = False) -> Floats:
+    """The score of each unit of a product of atoms: the sum over tables of the mean of what is the unit's.
+    exactly: those tables alone that are of these atoms.
+    """
     atoms = [find(s) for s in units]
     total = np.zeros(int(np.prod([a.size[0] for a in atoms], dtype=np.int64)))
     for table in tables.get(atoms[0], ()):
+        if exactly and list(table.spaces) != atoms:
+            continue
         found = placed(table.spaces, table.values, atoms)
         if found is not None:
             values, unit = found
@@ -48,12 +52,13 @@ def scored(tables: Tables, units: Sequence[Space]) -> Floats:
 @dataclass(frozen=True)
 class Measured:
     """`source`: for each atom that of the source; None where both are the same. missing: why units have no
-    score.
+    score. exactly: the score of a unit of a product is not that of its parts.
     """
 
     tables: Tables
     source: Mapping[Space, Space] | None = None
     missing: str = "nothing reads them"
+    exactly: bool = False
 
     def importance(self, units: Sequence[Space]) -> Floats | None:
         """The score of every unit of a product of atoms; None where these are not read."""
@@ -62,7 +67,9 @@ class Measured:
         known = [s for s, a in zip(found, atoms, strict=True) if s is not None and s.size[0] == a.size[0]]
         if len(known) < len(atoms) or any(s not in self.tables for s in known):
             return None
-        return scored(self.tables, known)
+        if self.exactly and not any([*t.spaces] == known for a in known for t in self.tables[a]):
+            return None
+        return scored(self.tables, known, exactly=self.exactly)
 
 
 def counterparts(axes: Axes, source: Axes) -> dict[Space, Space]:

@@ -6,7 +6,7 @@ import pytest
 from published import ALL, example
 
 ELSEWHERE = {"net2net-conv", "hypercloning", "gesmundo-maile", "t5", "gqa-to-mha"}
-ELSEWHERE |= {"subcloning", "subcloning-vit", "reorder", "minitron", "shortgpt"}
+ELSEWHERE |= {"subcloning", "subcloning-vit", "reorder", "minitron", "shortgpt", "reap"}
 """Recipes for channels, groups, or an encoder and a decoder; those that measure on inputs of a tiny model."""
 
 RECIPES = [e.folder.name[3:] for e in ALL if e.folder.name[3:] not in ELSEWHERE]

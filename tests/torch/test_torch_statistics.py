@@ -10,11 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from graphs import TINY
 from test_torch_importance import LENGTH, VOCAB, program, tokens
 from torch import nn
 from torch.nn import functional
 
 import growc
+from growc.cli.main import main
+from growc.errors.diagnostic import GrowError
+from growc.errors.progress import quiet
+from growc.formats.compiler import compiled
+from growc.measurement.gradients import taylor_tables
+from growc.passes.ranking.unit_scores import Measured
+from growc.resolve.bound import Resolved
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 4, "num_attention_heads": 4}
 KINDS = ["directory", "module", "program"]
@@ -125,3 +133,84 @@ def test_units_of_a_gated_network_rank_by_what_the_next_weight_reads(
     result = growc.apply(model, recipe, keep_class=False, check=False)
     made = result.get_parameter("model.layers.1.mlp.down_proj.weight").detach()
     torch.testing.assert_close(made, read.weight.detach()[:, stay], rtol=0, atol=0)
+
+
+SCORES = ("ffn", "heads", "kv_heads", "hidden")
+
+
+def moved(module: nn.Module, given: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    """Gradient times weight of every parameter, sample by sample."""
+    found = []
+    for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True):
+        module.zero_grad()
+        logits = module(input_ids=ids[None], attention_mask=mask[None], use_cache=False).logits[0, :-1]
+        counts = (mask[1:] * mask[:-1]).bool()
+        functional.cross_entropy(logits[counts], ids[1:][counts]).backward()
+        found.append({n: (p.grad * p).detach().double() for n, p in module.named_parameters()})
+    return found
+
+
+def wanted(samples: list[dict[str, torch.Tensor]]) -> dict[str, np.ndarray]:
+    """Of the second layer, and of the stream: the mean over samples of squares, added up over weights."""
+    layer = "model.layers.1"
+
+    def over(*parts: Callable[[dict[str, torch.Tensor]], torch.Tensor]) -> np.ndarray:
+        return sum(torch.stack([part(s) ** 2 for s in samples]).mean(0) for part in parts).numpy()
+
+    def rows(name: str, units: int) -> Callable[[dict[str, torch.Tensor]], torch.Tensor]:
+        return lambda s: s[f"{layer}.{name}.weight"].reshape(units, -1).sum(1)
+
+    def columns(name: str, units: int) -> Callable[[dict[str, torch.Tensor]], torch.Tensor]:
+        return lambda s: s[f"{layer}.{name}.weight"].T.reshape(units, -1).sum(1)
+
+    def on_stream(name: str) -> Callable[[dict[str, torch.Tensor]], torch.Tensor]:
+        axis = 0 if name.endswith(("o_proj.weight", "down_proj.weight")) or "norm" in name else -1
+        return lambda s: s[name].reshape(s[name].shape[0], -1).sum(1) if axis == 0 else s[name].sum(0)
+
+    return {
+        "ffn": over(rows("mlp.gate_proj", 24), rows("mlp.up_proj", 24), columns("mlp.down_proj", 24)),
+        "heads": over(rows("self_attn.q_proj", 4), columns("self_attn.o_proj", 4)),
+        "kv_heads": over(*(rows(f"self_attn.{n}_proj", 2) for n in "qkv"), columns("self_attn.o_proj", 2)),
+        "hidden": over(*(on_stream(name) for name in samples[0])),
+    }
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_score_of_a_unit_is_the_square_of_what_its_weights_would_move(
+    opened: Callable[[str], Opened],
+    data: Path,
+    kind: str,
+) -> None:
+    model, module, given = opened(kind)
+    scores = wanted(moved(module, given))
+    c = compiled(Resolved(()), model, analysis_only=True, keep_class=True)
+    found = Measured(taylor_tables(c, data, keeps=False, progress=quiet), exactly=True)
+    for name in SCORES:
+        axis = c.roles.axes[name][0 if name == "hidden" else 1]
+        got = found.importance(axis.spaces)
+        assert got is not None
+        np.testing.assert_allclose(got, scores[name], rtol=2e-3, atol=1e-9, err_msg=name)
+
+
+def test_units_of_the_highest_score_by_gradients_stay(
+    opened: Callable[[str], Opened],
+    data: Path,
+) -> None:
+    model, module, given = opened("module")
+    stay = np.sort(np.argsort(-wanted(moved(module, given))["ffn"], kind="stable")[:12])
+    result = growc.apply(
+        model, f'subclone ffn to 12 by taylor on "{data}" unscaled', keep_class=False, check=False
+    )
+    made = result.get_parameter("model.layers.1.mlp.up_proj.weight").detach()
+    torch.testing.assert_close(made, module.model.layers[1].mlp.up_proj.weight.detach()[stay], rtol=0, atol=0)
+
+
+def test_an_onnx_file_has_no_gradients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "data.npz", input_ids=np.zeros((2, 8), dtype=np.int64))
+    text = f'subclone ffn to 4 by taylor on "{tmp_path / "data.npz"}"'
+    with pytest.raises(GrowError, match="an ONNX file has no gradients") as found:
+        growc.plan(text, TINY)
+    assert (found.value.diagnostics[0].code, found.value.diagnostics[0].span is None) == ("G309", False)
+    assert main(["plan", "-e", text, str(TINY)]) == 3
+    assert "checkpoint directory" in capsys.readouterr().err

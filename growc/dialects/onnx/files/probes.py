@@ -54,7 +54,15 @@ class Probe:
     `taken`, the norm of what is left of this one without it. cosine: 1 − cos of both counts instead.
     using: what is taken over all other axes: the sum of |value|, its squares (`l2`), or the largest (`max`).
     grouped: of each element along the kept axes the unit that it belongs to, whose norm counts.
+    routed: the norm over the kept axes, times `shares` if there are any, summed up for each expert over the
+    places that it is chosen for; these places are counted. They are where `numbers` have one of `units`
+    experts; else those that are not zero, of each expert `along` an axis, or of the only one.
     """
+
+    @property
+    def read(self) -> set[str]:
+        """The names of all tensors that it sees."""
+        return {name for name in (self.name, self.part, self.less, self.shares, self.numbers) if name}
 
     name: str
     rank: int
@@ -67,6 +75,10 @@ class Probe:
     using: str = ""
     grouped: tuple[int, ...] = ()
     cosine: bool = False
+    routed: bool = False
+    shares: str = ""
+    numbers: str = ""
+    along: int | None = None
 
 
 def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
@@ -78,12 +90,13 @@ def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
     opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
     nodes = list(proto.graph.node)
     makers = {name: i for i, node in enumerate(nodes) for name in node.output}
-    wanted = {name for probe in probes for name in (probe.name, probe.part, probe.less)}
+    wanted = {name for probe in probes for name in probe.read}
     behind = _beside(proto, wanted - makers.keys(), makers)
     for k, probe in enumerate(probes):
         del proto.graph.node[:]
-        _Writer(proto.graph, f"growc.probe.{k}", opset).add(probe)
-        behind.setdefault(makers.get(probe.name, -1), []).extend(proto.graph.node)
+        writer = _Writer(proto.graph, f"growc.probe.{k}", opset)
+        (writer.chosen if probe.routed else writer.add)(probe)
+        behind.setdefault(max(makers.get(name, -1) for name in probe.read), []).extend(proto.graph.node)
     del proto.graph.node[:]
     for i in range(-1, len(nodes)):  # at once behind what they sum up: nothing is kept until the end
         proto.graph.node.extend([*nodes[max(i, 0) : i + 1], *behind.get(i, ())])
@@ -159,6 +172,33 @@ class _Writer:
         if probe.grouped:
             value, gone = self.norms(probe, value), [0]
         self.output("sum", self.total(probe.using, value, gone))
+
+    def chosen(self, probe: Probe) -> None:
+        """What experts give where they are chosen, and how often they are."""
+        value, weight = self.single(probe.name), ""
+        for mask in probe.masks:
+            one = self.aligned(mask, probe.rank)
+            weight = self.node("Mul", weight, one) if weight else one
+        size = self.over("ReduceL2", value, probe.kept, 18, keepdims=1)
+        size = self.node("Mul", size, weight) if weight else size
+        if probe.shares:
+            apart = self.node("Reshape", self.single(probe.shares), self.node("Shape", size))
+            size = self.node("Mul", size, self.node("Abs", apart))
+        if probe.numbers:
+            one = self.constant(np.ones(1, dtype=np.float32))
+            every = self.node("Expand", weight or one, self.node("Shape", size))
+            whole = self.node("Cast", probe.numbers, to=TensorProto.INT64)
+            numbers = self.node("Reshape", whole, self.numbers([-1]))
+            values = self.constant(np.array([0, 1], dtype=np.float32))
+            which = self.node("OneHot", numbers, self.numbers([probe.units]), values)
+            for kind, of in (("sum", size), ("count", every)):
+                row = self.node("Reshape", of, self.numbers([1, -1]))
+                self.output(kind, self.node("Reshape", self.node("MatMul", row, which), self.numbers([-1])))
+            return
+        is_chosen = self.single(self.node("Greater", size, self.constant(np.zeros(1, dtype=np.float32))))
+        gone = [a for a in range(probe.rank) if a != probe.along]
+        self.output("sum", self.summed(size, gone))
+        self.output("count", self.summed(is_chosen, gone))
 
     def total(self, using: str, value: str, gone: Sequence[int]) -> str:
         """What stands for all values over some axes."""

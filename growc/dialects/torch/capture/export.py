@@ -160,6 +160,16 @@ def run(
     return tree_unflatten(found, spec.out_spec)
 
 
+def run_named(
+    captured: Captured, stored: Callable[[str], Tensor], given: Mapping[str, Tensor]
+) -> list[Tensor]:
+    """The tensors that it gives, from tensors by the names of its inputs; `stored`: by their first names."""
+    specs = [s for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
+    leaves = [given[s.arg.name] if s.arg.name in given else getattr(s.arg, "value", None) for s in specs]
+    found = run_flat(captured, lambda target: stored(captured.names.get(target, target)), leaves)
+    return [one for one in found if isinstance(one, Tensor)]
+
+
 def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterable[object]) -> list[object]:
     """The same, on the leaves of the arguments in order; `stored`: by the targets of placeholders."""
     leaves = iter(given)

@@ -1,0 +1,218 @@
+"""Gradient times weight: how far the loss would move without a unit, to first order (`by taylor on "FILE"`).
+
+Needs: the analysis of a model that torch runs, and inputs. Gives: for every unit the mean over samples of the
+sum, over the weights that make or read it, of (Σ ∂L/∂w · w)², the inner sum over what the weight has of the
+unit (Molchanov et al. 2019, equation 8, added up over weights as for coupled layers). L is the loss of next
+tokens. Sums are kept as other scores are: what was interrupted goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from growc.algebra.indexmap import Floats
+from growc.algebra.space import Space, atoms_of, find, leaves
+from growc.dialects.onnx.files.signature import read_signature
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.progress import Progress
+from growc.measurement.importance import mark
+from growc.measurement.prediction import Prediction, find_prediction
+from growc.passes.finish.interface import logits
+from growc.passes.ranking.magnitude import placed
+from growc.passes.ranking.unit_scores import Table, Tables
+from growc.plans.scores import Scores, cache_path, read_scores, write_scores
+from growc.recipe.statistics import TAYLOR
+from growc.verification.feeds import cases_in, rows_of
+from growc.verification.float_copies import runnable
+from growc.verification.ort_session import Feeds, Session
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from growc.ir.graph import Value
+    from growc.passes.compilation import Analysis
+
+Units = tuple[Space, ...]
+"""The atoms whose units are scored together."""
+
+
+def taylor_tables(c: Analysis, data: Path, *, keeps: bool, progress: Progress) -> Tables:
+    """The scores of all units of a model.
+
+    Raises GrowError: G309 where there are no gradients, G313 where there is no loss, G403 where inputs do not
+    fit.
+    """
+    from growc.dialects.onnx.model import OnnxModel
+
+    if isinstance(c.model, OnnxModel):
+        message = "an ONNX file has no gradients, by which `by taylor` ranks"
+        remedy = "give the module, its `.pt2` program or its checkpoint directory, or write another ranking"
+        raise GrowError(Diagnostic("G309", message, help=remedy))
+    wanted = _wanted(c)
+    samples = list(_samples(c, data))
+    scores = Scores(mark(c, data, None, TAYLOR), len(samples))
+    path = cache_path(c.path, TAYLOR) if c.path.exists() else None
+    found = None if path is None else read_scores(path)
+    if found is not None and found.fingerprint == scores.fingerprint:
+        scores = found
+    if scores.done < len(samples):
+        _run(c, wanted, samples, scores, path if keeps else None, progress)
+    tables = [Table(units, values) for units, values in zip(wanted, scores.values(TAYLOR), strict=True)]
+    made: dict[Space, list[Table]] = {}
+    for table in tables:
+        for atom in table.spaces:
+            made.setdefault(atom, []).append(table)
+    return made
+
+
+def _samples(c: Analysis, data: Path) -> Iterator[Feeds]:
+    """The inputs, one row at a time where the model takes that."""
+    signature = read_signature(c.model.file(c.path))
+    fixed = any(isinstance(port.dims[0], int) and port.dims[0] > 0 for port in signature if port.dims)
+    for case in cases_in(data, signature, lenient=c.model.lenient):
+        rows = rows_of(case)
+        if fixed or any(not a.ndim or len(a) != rows for a in case.values()):
+            yield case
+        else:
+            yield from ({name: a[k : k + 1] for name, a in case.items()} for k in range(rows))
+
+
+def _wanted(c: Analysis) -> dict[Units, list[tuple[Value, Sequence[int]]]]:
+    """Whatever a statement may rank: each atom, and the product that each name means; with the weights that
+    bear it, and their axes.
+    """
+    uses = _uses(c)
+    named = (tuple(map(find, axis.spaces)) for found in c.roles.axes.values() for axis in found)
+    products = [tuple(a for a in units if a.size[0] > 1) for units in named]
+    atoms = [(a,) for u in uses for a in atoms_of(c.axes.of(u)) if a.static and a.size[0] > 1]
+    found: dict[Units, list[tuple[Value, Sequence[int]]]] = {}
+    for units in dict.fromkeys([*products, *atoms]):
+        for use in uses if units else ():
+            spaces = c.axes.of(use)
+            bearing = [k for k, s in enumerate(spaces) if any(x in units for x in leaves(s))]
+            own = set(atoms_of(spaces[k] for k in bearing))
+            if own.issuperset(units):
+                found.setdefault(units, []).append((use, bearing))
+    return found
+
+
+def _uses(c: Analysis) -> list[Value]:
+    """The uses of weights that have gradients, of tied ones the first. Raises GrowError (G309) for weights
+    that the model computes, or stores in another order, or as integers.
+    """
+    from growc.dialects.torch.model import torch_model
+
+    left_out = {use for tie in c.ties for use in tie.uses[1:]}
+    fixed = torch_model(c).captured.constants
+    stored = (u for u in c.graph.uses() if u.weight is not None and u.weight.name not in fixed)
+    found = [u for u in stored if u not in left_out]
+    for use in found:
+        weight = use.weight
+        if weight is not None and (weight.computed or weight.order is not None or weight.stored is not None):
+            message = f"`{weight.name}` is no tensor that the model stores, so that it has no gradient here"
+            raise GrowError(Diagnostic("G309", message, help="write another ranking, such as `by magnitude`"))
+    return [u for u in found if u.weight is not None and u.weight.floating and not u.weight.assumed]
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """The loss of next tokens, as torch computes it. place: the output's among all of the program."""
+
+    prediction: Prediction
+    place: int
+
+    def of(self, feeds: Feeds, outputs: Sequence[Tensor]) -> Tensor | None:
+        """The mean over the tokens that count; None where none does."""
+        import torch
+
+        ids = torch.from_numpy(feeds[self.prediction.tokens])
+        counts = torch.ones_like(ids, dtype=torch.bool)
+        for name in self.prediction.masks:
+            counts &= torch.from_numpy(feeds[name])[..., -ids.shape[-1] :] > 0
+        counts = counts[..., 1:] & counts[..., :-1]
+        rows = outputs[self.place][..., :-1, :][counts]
+        wanted = ids[..., 1:][counts].long()
+        return torch.nn.functional.cross_entropy(rows.float(), wanted) if len(rows) else None
+
+
+def _loss(c: Analysis, case: Feeds, gives: Sequence[str]) -> _Loss:
+    """What there is to predict. Raises GrowError (G313) where that is nothing."""
+    file = c.model.file(c.path)
+    with runnable(file) as copy, Session(copy) as session:
+        found = find_prediction(read_signature(file), session, case, logits(c))
+    if found is None:
+        message = "there is no loss to take gradients of: no output predicts the next token of an input"
+        raise GrowError(Diagnostic("G313", message, help="write another ranking, such as `by importance`"))
+    return _Loss(found, list(gives).index(found.output))
+
+
+def _run(
+    c: Analysis,
+    wanted: Mapping[Units, Sequence[tuple[Value, Sequence[int]]]],
+    samples: Sequence[Feeds],
+    scores: Scores,
+    path: Path | None,
+    progress: Progress,
+) -> None:
+    """All samples that are not done yet."""
+    import torch
+
+    from growc.dialects.torch.capture.export import run_named
+    from growc.dialects.torch.model import torch_model
+
+    model = torch_model(c)
+    names = {use.weight.name for found in wanted.values() for use, _ in found if use.weight is not None}
+    leaves_of = {name: model.read(name).detach().clone().requires_grad_() for name in sorted(names)}
+
+    def tensor(name: str) -> Tensor:
+        return leaves_of[name] if name in leaves_of else model.read(name).detach()
+
+    loss = _loss(c, samples[0], model.gives)
+    try:
+        while scores.done < len(samples):
+            progress("taking gradients", scores.done, len(samples))
+            feeds = samples[scores.done]
+            given = {name: torch.from_numpy(array) for name, array in feeds.items()}
+            found = loss.of(feeds, run_named(model.captured, tensor, given))
+            if found is not None:
+                made = torch.autograd.grad(found, list(leaves_of.values()), allow_unused=True)
+                moved = {
+                    name: np.zeros(w.shape) if g is None else (g.double() * w.detach().double()).numpy()
+                    for (name, w), g in zip(leaves_of.items(), made, strict=True)
+                }
+                _add(scores, [_squared(c, units, own, moved) for units, own in wanted.items()])
+            scores.done += 1
+    finally:
+        if path is not None:
+            write_scores(path, scores)
+
+
+def _squared(
+    c: Analysis,
+    units: Units,
+    uses: Sequence[tuple[Value, Sequence[int]]],
+    moved: Mapping[str, Floats],
+) -> Floats:
+    """Of each unit the sum over weights of (Σ g·w)²."""
+    total = np.zeros(int(np.prod([a.size[0] for a in units], dtype=np.int64)))
+    for use, bearing in uses:
+        assert use.weight is not None
+        whole = moved[use.weight.name]
+        gone = tuple(k for k in range(whole.ndim) if k not in bearing)
+        found = placed([c.axes.of(use)[k] for k in bearing], whole.sum(axis=gone), units)
+        if found is not None:
+            values, unit = found
+            total += np.bincount(unit[unit >= 0], values[unit >= 0], len(total)) ** 2
+    return total.reshape([a.size[0] for a in units])
+
+
+def _add(scores: Scores, found: Sequence[Floats]) -> None:
+    """One sample more."""
+    sums = [np.add(a, b) for a, b in zip(scores.sums, found, strict=True)] if scores.sums else found
+    scores.sums = list(sums)
+    scores.counts = [n + 1 for n in scores.counts] or [np.ones(()) for _ in found]
