@@ -149,12 +149,12 @@ def outside(ranks: Ranks = ALONE) -> Outside:
 
 def scoring_of(ranks: Ranks = ALONE) -> Scoring:
     """The scores that statements ask for, on models of this machine."""
-    from growc.formats.layer_losses import layer_losses
     from growc.measurement.importance import measure
+    from growc.measurement.layer_losses import layer_losses
     from growc.measurement.rank_scores import Scoring
 
     found = partial(measure, ranks=ranks, remade=lowered)
-    return Scoring(found, partial(layer_losses, ranks=ranks, remade=lowered))
+    return Scoring(found, partial(layer_losses, ranks=ranks, remade=lowered, analysed=analysed))
 
 
 def lowered(path: Path) -> Path:

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from growc.recipe.syntax_tree import Measure, Order
 
 Losses = Callable[..., list[list[float | None]]]
-"""`growc.formats.layer_losses.layer_losses`."""
+"""`growc.measurement.layer_losses.layer_losses`."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """measure: `growc.measurement.importance.measure`; losses: `growc.formats.layer_losses.layer_losses`;
+    """measure: `growc.measurement.importance.measure`; losses: `growc.measurement.layer_losses.layer_losses`;
     each with the processes that share it.
     """
 

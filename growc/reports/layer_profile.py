@@ -20,7 +20,7 @@ from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json, items, record, whole
 from growc.errors.progress import Progress
 from growc.errors.shown import Shown
-from growc.formats.layer_losses import made
+from growc.measurement.layer_losses import made
 from growc.measurement.prediction import Loss
 from growc.measurement.shared import Runnable, Subject
 from growc.passes.finish.interface import logits

@@ -17,8 +17,8 @@ from growc.algebra.indexmap import Floats
 from growc.errors.diagnostic import GrowError
 from growc.errors.progress import quiet
 from growc.formats.compiler import analysed
-from growc.formats.layer_losses import LossOf, layer_losses
 from growc.measurement.importance import measure
+from growc.measurement.layer_losses import LossOf, layer_losses
 from growc.measurement.observed import tables_of, turns
 from growc.measurement.prediction import Loss
 from growc.passes.finish.interface import Ports
@@ -190,7 +190,9 @@ def mean_loss(model: Path, data: Path, layers: list[int]) -> float:
 def test_the_loss_of_a_layer_is_how_much_it_rises_without_it(tmp_path: Path) -> None:
     model = stack(tmp_path / "m.onnx", 0.5, 0.3, 0.6, 0.4, vocab=10)
     data, c = inputs(tmp_path / "data.npz"), analysed(model)
-    [found] = layer_losses(c, data, None, keeps=True, progress=quiet, ranks=ALONE, remade=Path)
+    [found] = layer_losses(
+        c, data, None, keeps=True, progress=quiet, ranks=ALONE, remade=Path, analysed=analysed
+    )
     rises = [mean_loss(model, data, [n for n in range(4) if n != k]) for k in range(4)]
     assert np.allclose(found, np.array(rises) - mean_loss(model, data, [0, 1, 2, 3]), rtol=1e-4)
     recipe = tmp_path / "r.grow"

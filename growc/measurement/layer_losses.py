@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from growc.dialects.onnx.emit import emitted
+from growc.dialects.onnx.files.save import save
 from growc.dialects.onnx.files.signature import read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress
@@ -48,6 +50,7 @@ def layer_losses(
     progress: Progress,
     ranks: Ranks,
     remade: Callable[[Path], Path],
+    analysed: Callable[[Path], Analysis],
 ) -> list[list[float | None]]:
     """How much the loss rises without each layer of every run; infinite where it cannot be left out.
 
@@ -63,11 +66,11 @@ def layer_losses(
     found = None if path is None else read_scores(path)
     if found is not None and found.fingerprint == scores.fingerprint:
         scores = found
-    prediction = None if scores.done == len(trials) else _prediction(subject, counts)
+    prediction = None if scores.done == len(trials) else _prediction(subject, analysed(subject.runs), counts)
     while prediction is not None and scores.done < len(trials):
         progress("leaving out layers", scores.done, len(trials))
         some = tuple(trials[scores.done : scores.done + ranks.size])
-        for loss in ranks.each(LossOf(subject, prediction, some))[: len(some)]:
+        for loss in ranks.each(LossOf(subject, prediction, some, analysed))[: len(some)]:
             total, tokens = (np.inf, 1) if loss is None else (loss.total, loss.tokens)
             scores.sums = [np.append(scores.sums[0], total)]
             scores.counts = [np.append(scores.counts[0], tokens)]
@@ -83,9 +86,8 @@ def _without(layer: int, count: int) -> tuple[int, ...]:
     return (*range(layer), *range(layer + 1, count))
 
 
-def _prediction(subject: Subject, counts: Sequence[int]) -> Prediction:
+def _prediction(subject: Subject, c: Analysis, counts: Sequence[int]) -> Prediction:
     """Which output predicts the next token of which input. Raises GrowError (G313) where none does."""
-    c = _analysed(subject.runs)
     assert [len(run.layers) for run in c.layers.runs] == counts, "the file has the layers of the model"
     with runnable(subject.runs) as copy, Session(copy) as session:
         case = subject.cases()[0]
@@ -107,6 +109,7 @@ class LossOf:
     subject: Subject
     prediction: Prediction
     orders: tuple[Order, ...]
+    analysed: Callable[[Path], Analysis]
 
     def __call__(self, rank: int, size: int) -> Loss | None:
         """The loss with the layers in an order."""
@@ -116,7 +119,7 @@ class LossOf:
         if not order:
             return None
         try:
-            with made(_analysed(self.subject.runs), run, order) as (result, ports):
+            with made(_once(self.analysed, self.subject.runs), run, order) as (result, ports):
                 return self.of(result, ports)
         except GrowError as error:
             if error.diagnostics[0].code == "G403":
@@ -134,9 +137,7 @@ class LossOf:
 
 
 @lru_cache(maxsize=1)
-def _analysed(model: Path) -> Analysis:
-    from growc.formats.compiler import analysed
-
+def _once(analysed: Callable[[Path], Analysis], model: Path) -> Analysis:
     return analysed(model)
 
 
@@ -145,12 +146,12 @@ def made(c: Analysis, run: int, order: Sequence[int]) -> Iterator[tuple[Path, Po
     """An ONNX file with the layers of one run in another order, for a while, and what became of its inputs
     and outputs. Raises GrowError where they cannot stand so.
     """
-    from growc.formats.onnx_file import OnnxFile
-
     changed = ordered(c, run, order)
     with scratch_folder() as folder:
-        [*_, result] = OnnxFile().write(changed, folder, folder / c.path.name, lambda *_: None)
-        yield result, ports_of(changed)
+        yield (
+            save(emitted(changed), folder, c.path.name, True, lambda name, count: None)[-1],
+            ports_of(changed),
+        )
 
 
 def ordered(c: Analysis, run: int, order: Sequence[int]) -> Result:
