@@ -15,7 +15,7 @@ from growc.errors.json_data import Json
 if TYPE_CHECKING:
     from growc.reports.shipped_recipes import ShippedRecipe
 
-TITLE = 31
+TITLE = 30
 """Columns of a title, so that a line fits a narrow terminal."""
 
 
