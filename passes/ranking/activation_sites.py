@@ -125,7 +125,10 @@ class Activations:
 
     def tables(self, found: Sequence[Floats]) -> Tables:
         """What was found of each reading, as scores of the atoms that it is for."""
-        made = [Table(r.spaces(self.axes), v) for r, v in zip(self.readings, found, strict=False)]
+        made = []
+        for reading, values in zip(self.readings, found, strict=False):
+            sizes = [atom.size[0] for atom in reading.grouped]
+            made.append(Table(reading.spaces(self.axes), values.reshape(sizes) if sizes else values))
         return {atom: [made[k] for k in places] for atom, places in self.of_atom.items()}
 
 

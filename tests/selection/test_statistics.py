@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from growc.errors.progress import quiet
 from growc.formats.compiler import analysed
 from growc.measurement.importance import measure
 from growc.measurement.layer_losses import LossOf, layer_losses
-from growc.measurement.observed import tables_of, turns
+from growc.measurement.observed import activations, tables_of, turns
 from growc.measurement.prediction import Loss
+from growc.passes.compilation import Analysis
 from growc.passes.finish.interface import Ports
 from growc.passes.ranking.unit_scores import scored
 from growc.recipe.layer_orders import SHALLOWER
@@ -88,24 +90,27 @@ def test_minitrons_scores_are_of_what_weights_contract_and_of_the_norms_on_the_s
     assert np.allclose(hidden, OVER[using](n1) + OVER[using](n2), rtol=1e-4)
 
 
+@pytest.mark.parametrize("groups", [False, True])
 @pytest.mark.parametrize("using", OVER)
-def test_minitrons_score_of_a_head_is_the_norm_of_what_it_gives(tmp_path: Path, using: str) -> None:
+def test_minitrons_score_of_a_head_is_the_norm_of_what_it_gives(
+    tmp_path: Path, using: str, groups: bool
+) -> None:
     model, data = bytes_of_tiny(tmp_path)
+    model = Path(shutil.copy(TINY.with_name("tiny-llama.onnx"), model)) if groups else model
     c = analysed(model)
-    [value] = [v.name for v in reads_heads(c)][:1]
-    (context,) = tensors(model, data, value)
+    (context,) = tensors(model, data, reads_heads(c)[0])
     heads = c.roles.axes["heads"][0].size
     norms = np.linalg.norm(context.reshape(-1, heads, context.shape[-1] // heads), axis=-1)
     found = units(model, data, f"importance using {using}", "heads")
     assert np.allclose(found, OVER[using](norms), rtol=1e-4)
+    of_groups = units(model, data, f"importance using {using}", "kv_heads")
+    assert np.allclose(of_groups, found.reshape(len(of_groups), -1).mean(1), rtol=1e-4)
 
 
-def reads_heads(c: object) -> list[object]:
+def reads_heads(c: Analysis) -> list[str]:
     """The tensors that the projections behind attention read, layer by layer."""
-    from growc.measurement.observed import activations
-
     readings = activations(c, statistic("importance using mean")).readings
-    return [r.value for r in readings if r.grouped]
+    return [r.value.name for r in readings if r.grouped]
 
 
 def test_in_front_of_a_gate_all_that_makes_the_unit_counts(tmp_path: Path) -> None:
