@@ -24,9 +24,9 @@ from growc.passes.heads.move_heads import averaged, move_heads
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.new_layers.drawn_layers import redraws
 from growc.passes.solving.build_constraints import build_links, carriers_of
+from growc.passes.solving.choices.shares import choice_gaps
 from growc.passes.solving.merged_units import merge_units, merged
 from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of, shape_after
-from growc.passes.solving.shares import choice_gaps
 from growc.passes.solving.shrinking import Rescaling, dropped
 from growc.passes.solving.solution import Solution
 from growc.passes.solving.solve import solve

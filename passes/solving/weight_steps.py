@@ -17,8 +17,8 @@ from growc.ir.graph import Graph, Value
 from growc.ir.lowered_statement import Request
 from growc.passes.axes.ties import Tie
 from growc.passes.layers.origin_of_layers import Ancestry
+from growc.passes.solving.choices.shares import apart
 from growc.passes.solving.constraints import Var
-from growc.passes.solving.shares import apart
 from growc.passes.solving.solution import DUAL, GAIN, PRIMAL, Solution
 from growc.passes.soundness.narrowed import means_are_met
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise

@@ -12,7 +12,7 @@ from graphs import ROOT
 
 from growc.editor.textmate import textmate
 from growc.grammar.messages import FORMS
-from growc.grammar.parser import keywords, newer, tokenize
+from growc.grammar.parser import keywords, tokenize
 from growc.recipe.syntax_tree import ROLES
 
 FOLDER = ROOT / "growc/editor/vscode"
@@ -61,13 +61,11 @@ def test_every_word_has_the_colour_of_its_kind(path: Path):
             assert part == token
             if color.startswith("entity.name"):
                 assert line.split()[0] == "let"
-            elif token in newer():
-                assert color == "keyword.other.grow"
             elif token.type in COLORS:
                 assert color == COLORS[token.type]
             elif token in FORMS:
                 assert color == "keyword.control.grow"
-            elif token.isalpha() and token in keywords().values() and token not in ROLES:
+            elif token.isidentifier() and token in keywords().values() and token not in ROLES:
                 assert color == "keyword.other.grow"
 
 

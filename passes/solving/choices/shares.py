@@ -30,7 +30,7 @@ from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.routing import ranked_axis
 from growc.passes.raising.attention import weighs
-from growc.passes.solving.share_rules import (
+from growc.passes.solving.choices.share_rules import (
     NORMS,
     RULES,
     SUMMING,

@@ -1,0 +1,1 @@
+"""Choices of experts from copies: what becomes of the shares that weigh them."""
