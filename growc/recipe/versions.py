@@ -46,9 +46,34 @@ def _drawing_with_std(node: Node) -> bool:
     return isinstance(node, rc.Option) and OPTIONS[node.name].about == "std"
 
 
+def _a(*kinds: type[Node]) -> Callable[[Node], bool]:
+    return lambda node: isinstance(node, kinds)
+
+
+def _by(word: str) -> Callable[[Node], bool]:
+    return lambda node: isinstance(node, rc.Ranking | rc.Order) and word in node.name.split()
+
+
+def _with(about: str) -> Callable[[Node], bool]:
+    return lambda node: isinstance(node, rc.Option) and OPTIONS[node.name].about == about
+
+
 ADDITIONS: tuple[Addition, ...] = (
-    Addition("1.1", "nest", lambda node: isinstance(node, rc.Nest)),
-    Addition("1.1", 'stack layers to N from "FILE"', lambda node: isinstance(node, rc.StackFrom)),
+    Addition("1.1", "by importance using mean, l2 or max", _by("using")),
+    Addition("1.1", "before activation", _by("activation")),
+    Addition("1.1", "by reap", _by("reap")),
+    Addition("1.1", 'by taylor on "FILE"', _by("taylor")),
+    Addition("1.1", "by cosine", _by("cosine")),
+    Addition("1.1", "by loss", _by("loss")),
+    Addition("1.1", 'by scores "FILE"', _by("scores")),
+    Addition("1.1", "subclone to QUANTITY <= EXPR", _a(rc.Budget)),
+    Addition("1.1", "widen to QUANTITY >= EXPR", _a(rc.Proportion)),
+    Addition("1.1", "subclone AXIS to total EXPR", _a(rc.SubcloneTotal)),
+    Addition("1.1", "merge", _a(rc.Merge, rc.MergeLayers)),
+    Addition("1.1", "nest", _a(rc.Nest)),
+    Addition("1.1", 'stack layers to N from "FILE"', _a(rc.StackFrom)),
+    Addition("1.1", "upcycle", _a(rc.Upcycle)),
+    Addition("1.1", "top EXPR", _with("top")),
     Addition("1.1", "std S", _drawing_with_std),
     Addition("1.1", "reset P", lambda node: isinstance(node, rc.Option) and OPTIONS[node.name].draws),
 )
