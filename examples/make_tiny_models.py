@@ -9,7 +9,6 @@
     tiny-seed   a byte-level GPT-2 without layers: its table, its last norm and its head, seeded, not trained
     tiny-layer  the same with one layer, a template for it, seeded, not trained
     tiny-conv   a plain convolutional network with batch norms, seeded, not trained
-    tiny-moe    a byte-level model with stacked experts, two of four for each byte, seeded, not trained
 
 The trained ones read what train_tiny_gpt.py reads. NAME.json says what each was made with; a trained model's
 loss on the validation windows stands in it.
@@ -139,46 +138,6 @@ def conv() -> nn.Module:
     return nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
 
 
-class Experts(nn.Module):
-    """Two of four networks, weighed by their shares, which sum to one."""
-
-    def __init__(self, width: int, inner: int, count: int, chosen: int) -> None:
-        super().__init__()
-        self.chosen, self.router = chosen, nn.Linear(width, count, bias=False)
-        self.up = nn.Parameter(torch.empty(count, width, inner))
-        self.down = nn.Parameter(torch.empty(count, inner, width))
-
-    def forward(self, x):
-        shares, chosen = torch.softmax(self.router(x), -1).topk(self.chosen, -1)
-        shares = shares / shares.sum(-1, keepdim=True)
-        inner = F.silu(x[..., None, None, :] @ self.up[chosen])
-        return ((inner @ self.down[chosen]).squeeze(-2) * shares[..., None]).sum(-2)
-
-
-class Mixture(nn.Module):
-    """Takes `input_ids`, returns logits: sums over what came before, experts, and sums again."""
-
-    def __init__(self, width: int, layers: int) -> None:
-        super().__init__()
-        self.table = nn.Embedding(256, width)
-        self.mixers = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
-        self.experts = nn.ModuleList(Experts(width, 2 * width, 4, 2) for _ in range(layers))
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2 * layers + 1))
-        self.head = nn.Linear(width, 256, bias=False)
-
-    def forward(self, input_ids):
-        x = self.table(input_ids)
-        for k, (mixer, experts) in enumerate(zip(self.mixers, self.experts, strict=True)):
-            x = x + mixer(self.norms[2 * k](x).cumsum(1) / 8)
-            x = x + experts(self.norms[2 * k + 1](x))
-        return self.head(self.norms[-1](x))
-
-
-def moe() -> nn.Module:
-    """Two layers, width 32, four experts of 64."""
-    return Mixture(32, 2)
-
-
 BUILD: dict[str, Callable[[], nn.Module]] = {
     "tiny-bert": bert,
     "tiny-llama": llama,
@@ -187,7 +146,6 @@ BUILD: dict[str, Callable[[], nn.Module]] = {
     "tiny-conv": conv,
     "tiny-seed": partial(gpt2, 0),
     "tiny-layer": partial(gpt2, 1),
-    "tiny-moe": moe,
 }
 
 
