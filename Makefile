@@ -7,7 +7,7 @@ MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo examples plans test check zoo starters coverage agreement budgets cov soak cluster hostile faults fuzz editor corpus libraries pages pythons oldest bench models fmt clean
+.PHONY: site demo examples plans test check zoo starters coverage agreement budgets cov soak cluster hostile faults fuzz editor corpus libraries pages pythons oldest bench models fmt clean
 
 demo: .venv/run.stamp
 	@mkdir -p build
@@ -53,6 +53,10 @@ coverage: zoo
 
 agreement: zoo
 	$(BIN)/python tests/torch/agreement.py --page docs/agreement.md
+
+site: .venv/dev.stamp
+	$(BIN)/mkdocs build --quiet
+	@echo "The first page is build/site/index.html."
 
 budgets: zoo
 	$(BIN)/python tests/budgets/budgets.py build/zoo --json docs/budgets.json

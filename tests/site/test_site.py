@@ -1,0 +1,138 @@
+"""The documentation site: it builds without a warning, its blocks run, and its sentences are short."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from graphs import ROOT, TINY
+
+from growc import api
+from growc.cli.main import main
+
+DOCS = ROOT / "docs"
+WALKED = ["how-to/onnx.md", "how-to/module.md", "how-to/refused.md", "how-to/which-recipe.md", "index.md"]
+"""Pages whose blocks run one after the other in a folder that holds the examples."""
+
+SHORT = ["README.md", "docs/tour.md", "docs/tutorial.md", "docs/index.md", "docs/exact.md"]
+SHORT += [f"docs/how-to/{path.name}" for path in sorted((DOCS / "how-to").glob("*.md"))]
+MOST = 30
+"""Words in a sentence of these pages."""
+
+ENVIRONMENT = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+BLOCK = re.compile(r'^```(?P<kind>\w*)(?: title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$', re.S | re.M)
+COMPARED = re.compile(r"^(?P<code>\S.*?)  # (?P<value>True|False|\d+|\(.*\))$")
+
+
+def loaded(name: str) -> ModuleType:
+    """A module of docs/site, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"site/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def walk(page: Path) -> None:
+    """Do what a page says, in the working directory, and compare what it says of values."""
+    names: dict[str, Any] = {}
+    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if block["kind"] == "grow" and block["file"]:
+            Path(block["file"]).write_text(block["text"])
+        elif block["kind"] == "console":
+            for command in re.findall(r"^\$ growc (.+)$", block["text"], re.M):
+                told = io.StringIO()
+                with redirect_stdout(told), redirect_stderr(told):
+                    status = main(shlex.split(command))
+                assert status == 0, f"{command}: {told.getvalue()}"
+        elif block["kind"] == "python":
+            for code in statements(block["text"]):
+                exec(compile(code, str(page), "exec"), names)
+                if compared := COMPARED.match(code):
+                    assert eval(compared["code"], names) == ast.literal_eval(compared["value"]), code
+
+
+def statements(text: str) -> Iterator[str]:
+    """The statements of a block, each with the comment on its last line."""
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        yield "\n".join(lines[node.lineno - 1 : node.end_lineno])
+
+
+@pytest.fixture
+def beside_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("beside_the_examples")
+@pytest.mark.parametrize("page", WALKED)
+def test_the_blocks_of_a_page_run_one_after_the_other(page: str):
+    walk(DOCS / page)
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("beside_the_examples")
+def test_the_tutorial_grows_trains_shrinks_and_reloads_a_checkpoint():
+    walk(DOCS / "tutorial.md")
+
+
+@pytest.mark.usefixtures("beside_the_examples")
+def test_the_recipes_of_the_tour_are_taken_by_a_model():
+    Path("calibration.npz").symlink_to(ROOT / "examples/24-subcloning/calibration.npz")
+    recipes = [b["text"] for b in BLOCK.finditer((DOCS / "tour.md").read_text()) if b["kind"] == "grow"]
+    assert len(recipes) >= 7
+    for recipe in recipes:
+        Path("recipe.grow").write_text(recipe)
+        api.plan(Path("recipe.grow"), TINY)
+
+
+@pytest.mark.parametrize("page", SHORT)
+def test_sentences_have_at_most_thirty_words(page: str):
+    for sentence in sentences((ROOT / page).read_text(encoding="utf-8")):
+        assert len(sentence.split()) <= MOST, sentence
+
+
+def sentences(markdown: str) -> Iterator[str]:
+    """The sentences of a page: of its text, its lists, and the cells of its tables."""
+    text = BLOCK.sub("\n\n", markdown)
+    text = re.sub(r"<!--.*?-->|\]\([^)]*\)|[`*\[\]]", "", text)
+    for part in re.split(r"\n\s*\n|\n(?=[-|#]|\d+\. )", text):
+        for cell in part.split("|") if part.startswith("|") else [part]:
+            yield from re.split(r"(?<=[.!?:;])\s+", " ".join(cell.split()))
+
+
+def test_the_picture_is_what_a_report_draws(golden):
+    golden(DOCS / "growth.svg", loaded("picture").picture())
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path):
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--quiet",
+        "--strict",
+        "--site-dir",
+        str(tmp_path / "site"),
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site/repository/passes/solving/treatments.py.html").exists()
+    assert (
+        "The plan for a tiny model" in (tmp_path / "site/repository/examples/14-lemon/index.html").read_text()
+    )
