@@ -145,9 +145,8 @@ def plan(
     words, source = _in_order(text, model)
     source = _with_state(source, state_dict)
     options: Options = {"example_inputs": example_inputs, "keep_class": keep_class, "config": config}
-    return compile(
-        settled(sources_of(words), parameters_of(params), source, **options), source, **options
-    ).plan
+    resolved = settled(reading_of(words, params), parameters_of(params), source, **options)
+    return compile(resolved, source, **options).plan
 
 
 @telling
@@ -178,7 +177,7 @@ def grow(
         from growc.checkpoint.grow_module import grow as grow_class
 
         given: Options = {"example_inputs": example_inputs, "keep_class": True, "config": config}
-        resolved = settled(sources_of(text), parameters_of(params), module, **given)
+        resolved = settled(reading_of(text, params), parameters_of(params), module, **given)
         return grow_class(resolved, module, example_inputs, check=check, config=config)
     if config:
         raise wrong(
@@ -186,7 +185,8 @@ def grow(
         )
     from growc.modules.grow import grow
 
-    resolved = settled(sources_of(text), parameters_of(params), module, example_inputs=example_inputs)
+    reading = reading_of(text, params)
+    resolved = settled(reading, parameters_of(params), module, example_inputs=example_inputs)
     return grow(resolved, module, example_inputs, check=check)
 
 
@@ -382,7 +382,7 @@ def apply_file(
             "example_inputs": given,
             "ranks": ranks,
         }
-        resolved = settled(sources, parameters_of(params), source, **asked_for)
+        resolved = settled(reading, parameters_of(params), source, **asked_for)
         compilation = compile(resolved, source, **asked_for)
         if planned is not None:
             planned(compilation.plan)

@@ -6,15 +6,14 @@ What stands above a budget is done first; its sizes are searched by `growc.budge
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
 from growc.budgets.choose import decision
 from growc.budgets.planning import Planning
-from growc.errors.source import Source
 from growc.formats.compiler import Options
 from growc.recipe.syntax_tree import Undecided
-from growc.resolve.bound import Decision, Resolved
+from growc.resolve.bound import Decision, Reading, Resolved
 from growc.resolve.resolve import load
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def settled(
-    sources: Sequence[Source],
+    reading: Reading,
     params: Mapping[str, str],
     model: Model,
     **options: Unpack[Options],
@@ -30,14 +29,16 @@ def settled(
     """What a recipe says of a model, in plain statements. Raises GrowError: what `load` raises, and what is
     wrong with a budget in this model.
     """
-    decided: list[Decision] = []
+    resolved, decided = reading.recipe, list[Decision]()
     planning = Planning(model, options)
-    while True:
-        resolved = load(sources, params, decided=decided)
-        place = next(
-            (k for k, b in enumerate(resolved.statements) if isinstance(b.statement, Undecided)), None
-        )
-        if place is None:
-            return resolved
+    while (place := _first_budget(resolved)) is not None:
         above = Resolved(resolved.statements[:place])
         decided.append(decision(planning, above, resolved.statements[place]))
+        resolved = load(reading.sources, params, decided=decided)
+    return resolved
+
+
+def _first_budget(resolved: Resolved) -> int | None:
+    """The place of the first statement that has no sizes yet."""
+    statements = (bound.statement for bound in resolved.statements)
+    return next((k for k, statement in enumerate(statements) if isinstance(statement, Undecided)), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from growc.errors.diagnostic import Diagnostic
 from growc.recipe import syntax_tree as rc
-from growc.recipe.expression import Expr, Int, fold, names
+from growc.recipe.expression import UNKNOWN, Expr, Int, fold, names
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.ranking_rules import RANKINGS
 
@@ -154,5 +154,5 @@ def _at_least_one(expr: Expr | None, what: str, *, fixed: bool = False) -> Itera
     value = None if expr is None else fold(expr, lambda size: None)
     if expr is not None and value is not None and value < 1:
         yield Diagnostic("G206", f"{what} is at least 1", expr.span, f"this is {value}")
-    if expr is not None and value is None and fixed:
+    if expr is not None and value is None and fixed and UNKNOWN not in names(expr):
         yield Diagnostic("G206", f"{what} may not depend on the model", expr.span, help="write a number")

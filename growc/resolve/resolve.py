@@ -341,8 +341,8 @@ class _Resolver:
             self.measured = True
         if isinstance(statement, Budget) and statement.candidates is not None and not self.measured:
             remedy = 'write `measure importance on "FILE"` above it: they are measured on this file'
-            span = statement.candidates.span
-            yield Diagnostic("G214", "no inputs are known to measure candidates on", span, help=remedy)
+            message = "no inputs are known to measure candidates on"
+            yield Diagnostic("G214", message, statement.span, help=remedy)
         for part in parts_of(statement):
             if isinstance(part, Ranking | Order) and statistic_of(part) and not self.measured:
                 remedy = 'write `measure importance on "FILE"` above it'

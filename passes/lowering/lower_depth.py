@@ -224,8 +224,8 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
     order = depth.order
     new = [zero or past is not None for zero, past in zip(depth.zeroed, depth.drawn, strict=True)]
     full = [source for source, other in zip(order, new, strict=True) if not other]
-    inside = {one for merged in depth.merged for one in merged}
-    for layer in sorted(set(range(depth.count)) - set(full) - inside):
+    kept = {one for merged, other in zip(depth.merged, new, strict=True) if not other for one in merged}
+    for layer in sorted(set(range(depth.count)) - kept):
         yield _gap(run, layer, f"layer {layer} is left out")
     for place, merged in enumerate(depth.merged):
         if len(merged) > 1:

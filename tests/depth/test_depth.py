@@ -112,7 +112,7 @@ def test_parameters_are_counted_before_and_after():
 
 def test_layers_that_leave_their_period_are_warned_of():
     run = Run((), kinds=(0, 1, 0, 1), period=2)
-    moved = [Past.of(4).after(Move(1, order), (), ()) for order in ((0, 1, 2, 3, 2, 3), (0, 1, 2, 3, 3))]
+    moved = [Past.of(4).after(Move(1, order), (), (), ()) for order in ((0, 1, 2, 3, 2, 3), (0, 1, 2, 3, 3))]
     assert [list(out_of_phase(run, past)) for past in moved] == [
         [],
         ["layers of several kinds have another period: A B A B B, in the source A B A B"],

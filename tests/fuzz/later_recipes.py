@@ -9,7 +9,10 @@ from random_recipes import random_recipe
 
 def later_recipe(c: Choices, net: Net) -> str:
     """A random recipe, each statement of which is a later one where there is one like it."""
-    return "\n".join(_later(c, line) for line in random_recipe(c, net).splitlines())
+    lines = [_later(c, line) for line in random_recipe(c, net).splitlines()]
+    if "ffn" in net.roles and c.chance(15):
+        lines.append(f"upcycle ffn to experts 3 top {c.pick('1', '2', '3')} with cyclic copy")
+    return "\n".join(lines)
 
 
 def _later(c: Choices, line: str) -> str:

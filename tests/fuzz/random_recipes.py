@@ -28,10 +28,6 @@ def random_recipe(c: Choices, net: Net) -> str:
             lines.append(_statement(c, net, taken))
     if c.chance(6):
         lines.insert(0, "untie head")
-    if "ffn" in net.roles and c.chance(6):
-        lines.append(
-            f"upcycle ffn to experts 3 top {c.pick(1, 2, 3)} with {c.pick('cyclic', 'uniform')} copy"
-        )
     return "\n".join(dict.fromkeys(lines))
 
 

@@ -15,7 +15,7 @@ from test_experts import GIVEN_OUT, mixture, weights
 
 import growc
 from growc.errors.diagnostic import GrowError
-from growc.passes.solving import shares
+from growc.passes.solving.choices import shares
 
 TWICE = "widen experts to 2 * experts with neighbor copy top 4"
 SOFTMAX = "softmax, then the best"

@@ -67,7 +67,7 @@ def run(options: Namespace) -> int:
     from growc.verification.judge import judge_plan
 
     sources, model = sources_and_model(options)
-    api.recipe(sources, parameters(options))  # what is wrong without a model is said before one is captured
+    reading = api.reading_of(sources, parameters(options))  # its own mistakes, before a model is captured
     printing = _printing(options)
     with waiting() as advance, described_in(model, options.home):
         asked: Options = {
@@ -75,7 +75,7 @@ def run(options: Namespace) -> int:
             "config": decided(options),
             "progress": advance,
         }
-        resolved = settled(sources, parameters(options), model, **asked)
+        resolved = settled(reading, parameters(options), model, **asked)
         watched: Options = {**asked, "after": printing}
         compilation = api.compile(resolved, model, **watched)
         before, after = before_and_after(compilation)

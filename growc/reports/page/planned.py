@@ -14,6 +14,7 @@ from growc.formats.compiler import Options, compiled
 from growc.formats.protocol import form_of
 from growc.passes.finish.interface import ports_of
 from growc.reports.page.page import Measured, Page, growth_of, page_of
+from growc.resolve.bound import Reading
 from growc.resolve.resolve import load
 from growc.verification.judge import judge_plan
 
@@ -33,9 +34,10 @@ def planned(
     given = inputs if model.is_dir() or model.suffix == ".json" else None
     growth, shown, error = None, list(sources), None
     try:
-        shown += load(sources, params).included
+        resolved = load(sources, params)
+        shown += resolved.included
         asked: Options = {"example_inputs": given, "config": config, "progress": progress}
-        resolved = settled(sources, params, model, **asked)
+        resolved = settled(Reading(tuple(sources), resolved), params, model, **asked)
         c = compiled(resolved, model, **asked)
     except GrowError as wrong:
         return page_of(model, shown, None, wrong), wrong
