@@ -19,9 +19,9 @@ from growc.passes import AFTER_EDIT, analysis, run
 from growc.passes.lowering.edit_model import asked_again
 from growc.plans.plan_to_json import to_json
 
-RECIPES = [
-    p for p in sorted((ROOT / "examples").glob("*/recipe.grow")) if p.parent.name[:2] not in ("32", "33")
-]
+BUDGETS = ("32-budget", "33-sizes-by-layer")
+EXAMPLES = sorted(ROOT.glob("examples/[0-9]*/recipe.grow"))
+RECIPES = [path for path in EXAMPLES if path.parent.name not in BUDGETS]
 MODELS = ROOT / "examples/models"
 DEEPER = "stack layers to 2 * layers by last with zero outputs"
 
@@ -57,7 +57,7 @@ def test_a_recipe_of_a_paper_analyses_a_file_at_most_twice(path, counted, monkey
     assert counted["infer_spaces"] <= 2 + more
 
 
-@pytest.mark.parametrize(("recipe", "most"), [("32-budget", 5), ("33-sizes-by-layer", 2)])
+@pytest.mark.parametrize(("recipe", "most"), zip(BUDGETS, (5, 2), strict=True))
 def test_a_budget_analyses_a_file_for_its_search_and_for_each_choice(recipe, most, counted, monkeypatch):
     monkeypatch.chdir(ROOT)
     path = ROOT / f"examples/{recipe}/recipe.grow"
