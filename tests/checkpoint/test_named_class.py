@@ -138,6 +138,7 @@ def test_python_takes_the_class_itself(place):
     assert files == {path.name: path.read_bytes() for path in (folder / "by.name").iterdir()}
 
 
+@pytest.mark.soak
 def test_a_distributed_checkpoint_of_a_named_class_is_grown_by_several(place):
     folder, own = place
     model = own.from_pretrained(folder / "model")

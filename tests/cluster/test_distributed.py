@@ -72,6 +72,7 @@ def arrays(folder):
 
 
 @pytest.mark.parametrize(("flat", "tied"), [(False, True), (True, False)], ids=["nested", "flat"])
+@pytest.mark.sampled(5)
 def test_weights_and_state_are_those_of_a_directory(tmp_path, flat, tied):
     model, optimizer = trained(tie_word_embeddings=tied)
     source, home = saved(tmp_path, model, optimizer, flat=flat)
@@ -112,6 +113,7 @@ def test_weights_and_state_are_those_of_a_directory(tmp_path, flat, tied):
 
 
 @pytest.mark.parametrize(("kind", "sizes"), [("Llama", {}), ("Mixtral", {"num_local_experts": 4})])
+@pytest.mark.sampled(5)
 def test_there_and_back_are_the_same_bytes(tmp_path, kind, sizes):
     """Through safetensors, in the names that files of the class have, and as another one's config."""
     model, _ = trained(kind, torch.bfloat16, **sizes)
@@ -127,6 +129,7 @@ def test_there_and_back_are_the_same_bytes(tmp_path, kind, sizes):
     assert all(first[key].tobytes() == last[key].tobytes() for key in first)
 
 
+@pytest.mark.soak
 def test_a_checkpoint_without_a_path_has_its_own_config(tmp_path):
     model, _ = trained()
     source, home = saved(tmp_path, model, prefix="")

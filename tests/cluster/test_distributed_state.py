@@ -53,6 +53,7 @@ def three_groups(model):
     return [[(n, names[n]) for n in group] for group in (norms, heads, rest)]
 
 
+@pytest.mark.soak
 def test_a_file_of_state_takes_the_place_of_that_beside_the_weights(tmp_path):
     model, optimizer = trained()
     source, home = saved(tmp_path, model, optimizer)
@@ -69,6 +70,7 @@ def test_a_file_of_state_takes_the_place_of_that_beside_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["safetensors", "distcp"])
+@pytest.mark.soak
 def test_groups_in_an_order_of_their_own_stay_so(tmp_path, form):
     model, _ = trained()
     groups = three_groups(model)
@@ -90,6 +92,7 @@ def test_groups_in_an_order_of_their_own_stay_so(tmp_path, form):
         growc.apply("", tmp_path / "grown", tmp_path / "again", optimizer=tmp_path / "grown" / "optimizer.pt")
 
 
+@pytest.mark.soak
 def test_a_flat_state_becomes_one_of_the_groups_that_have_its_settings(tmp_path):
     model, optimizer = trained()
     source, home = saved(tmp_path, model, optimizer, flat=True)
@@ -108,6 +111,7 @@ def test_a_flat_state_becomes_one_of_the_groups_that_have_its_settings(tmp_path)
     ],
     ids=["SGD", "momentum", "named"],
 )
+@pytest.mark.sampled(5)
 def test_torch_loads_the_state_of_other_optimizers(tmp_path, kind):
     model, _ = trained()
     optimizer = stepped(model, kind(model))
@@ -121,6 +125,7 @@ def test_torch_loads_the_state_of_other_optimizers(tmp_path, kind):
         assert own.value("optim.param_groups.0.param_names") == listed
 
 
+@pytest.mark.soak
 def test_a_state_by_numbers_is_grown_by_the_names_that_they_stand_for(tmp_path):
     model, _ = trained()
     optimizer = stepped(model, torch.optim.AdamW(model.parameters(), lr=1e-2))
@@ -144,6 +149,7 @@ def test_a_state_by_numbers_is_grown_by_the_names_that_they_stand_for(tmp_path):
     assert np.array_equal(after[name][::2], before[name] / 2)
 
 
+@pytest.mark.soak
 def test_all_names_of_a_tied_weight_are_written_for_torch(tmp_path):
     model, _ = trained(tie_word_embeddings=True)
     model.save_pretrained(tmp_path / "directory")
@@ -151,6 +157,7 @@ def test_all_names_of_a_tied_weight_are_written_for_torch(tmp_path):
     assert {"model.lm_head.weight", "model.model.embed_tokens.weight"} <= set(arrays(tmp_path / "made"))
 
 
+@pytest.mark.soak
 def test_another_copy_of_weights_that_grow_is_refused(tmp_path):
     model, _ = trained()
     name = "model.layers.0.mlp.up_proj.weight"
@@ -162,6 +169,7 @@ def test_another_copy_of_weights_that_grow_is_refused(tmp_path):
     growc.apply("", tmp_path / "s", tmp_path / "same", home=tmp_path / "home")
 
 
+@pytest.mark.soak
 def test_state_of_an_unknown_kind_stays_where_nothing_grows(tmp_path):
     model, _ = trained()
     optimizer = stepped(model, torch.optim.Adadelta(model.parameters()))
@@ -174,6 +182,7 @@ def test_state_of_an_unknown_kind_stays_where_nothing_grows(tmp_path):
         growc.apply(RECIPE, source, tmp_path / "grown", home=home)
 
 
+@pytest.mark.soak
 def test_entries_of_types_that_growc_does_not_hold_stay(tmp_path):
     model, _ = trained()
     extra = {

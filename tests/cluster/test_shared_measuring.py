@@ -52,6 +52,7 @@ def test_scores_and_layers_are_those_of_one(folder, workers):
             assert own[change]["loss"] == pytest.approx(other[change]["loss"])
 
 
+@pytest.mark.soak
 def test_a_recipe_that_measures_makes_the_same_model(folder):
     told = []
     for workers in (1, 2):

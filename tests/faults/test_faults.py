@@ -22,6 +22,7 @@ STATM = Path("/proc/self/statm")
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+@pytest.mark.sampled(5)
 def test_a_fault_at_a_step_leaves_one_whole_result(first: bool, tmp_path: Path) -> None:
     bench = Bench(FORMS["onnx"], tmp_path, first=first)
     steps = bench.steps()
@@ -32,6 +33,7 @@ def test_a_fault_at_a_step_leaves_one_whole_result(first: bool, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
+@pytest.mark.sampled(5)
 def test_an_interrupt_leaves_one_whole_result_and_says_which(first: bool, tmp_path: Path) -> None:
     bench = Bench(FORMS["onnx"], tmp_path, first=first)
     steps = bench.steps()
@@ -69,6 +71,7 @@ def test_a_limit_of_the_process_leaves_one_whole_result(limit: tuple[str, int], 
 
 
 @pytest.mark.parametrize("fault", ["ENOSPC", "EACCES"])
+@pytest.mark.sampled(5)
 def test_a_program_whose_archive_may_not_be_added_to_is_not_emptied(fault: str, tmp_path: Path) -> None:
     bench = Bench(FORMS["program"], tmp_path)
     assert not list(filter(None, (bench.wrong(step, fault) for step in (5, 6, 7))))

@@ -50,6 +50,7 @@ def ended(arguments: list[str], folder: Path) -> tuple[int, float, float, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.sampled(4)
 def test_an_input_that_stands_for_much_ends_in_time_and_within_memory(
     name: str, good: Path, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trainer]:
     return run
 
 
+@pytest.mark.soak
 def test_two_processes_equal_one(whole: Callable[[str], Trainer], tmp_path: Path) -> None:
     """Within float32's rounding of sums in another order: 1e-5 in losses of about 4, 1e-6 in parameters."""
     two_processes(tmp_path)
