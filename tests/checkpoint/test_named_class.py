@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+from contextvars import copy_context
 
 import pytest
 import torch
@@ -197,3 +198,17 @@ def test_a_file_has_no_class(place, tmp_path):
     done = grow(folder, "inspect", str(tmp_path / "model.onnx"), "--class", "own_model:OwnModel")
     assert done.returncode != 0
     assert "`--class` is the class of a checkpoint directory" in done.stderr
+
+
+def test_a_class_named_for_results_alone_does_not_stay_so_for_the_next_one():
+    """As `growc.plan` of an `upcycle` leaves it, which names no class."""
+    from transformers import LlamaForCausalLM
+
+    from growc.dialects.transformers.named_class import class_named, name_results_alone, names
+
+    def later() -> bool:
+        name_results_alone()
+        with class_named(LlamaForCausalLM):
+            return names({"architectures": ["Own"]})
+
+    assert copy_context().run(later)

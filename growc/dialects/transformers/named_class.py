@@ -31,7 +31,7 @@ def class_named(name: str | type[PreTrainedModel] | None) -> Iterator[None]:
     folder. Raises GrowError (G200) where that is no class with a config of its own, as transformers has them.
     """
     token = _named.set(_named.get() if name is None else _imported(name))
-    both = _of_results.set(_of_results.get())
+    both = _of_results.set(_of_results.get() if name is None else False)
     try:
         yield
     finally:
