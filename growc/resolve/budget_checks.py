@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from growc.errors.diagnostic import Diagnostic
 from growc.recipe import syntax_tree as rc
-from growc.recipe.expression import UNKNOWN, Expr, Int, fold, names
+from growc.recipe.expression import Int, names
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.ranking_rules import RANKINGS
+from growc.resolve.number_checks import at_least, fixed
 
 SIZE = Int(1)
 """Stands for a size that is still to be found."""
@@ -70,9 +71,10 @@ def check_budget(statement: rc.Undecided, scopes: tuple[rc.Scope, ...]) -> Itera
     yield from _axes(statement)
     yield from _held(statement.limit)
     yield from _amounts(statement)
-    yield from _at_least_one(statement.multiples, "a multiple")
+    yield from at_least(1, statement.multiples, "a multiple")
     if isinstance(statement, rc.Budget):
-        yield from _at_least_one(statement.candidates, "a number of candidates", fixed=True)
+        yield from at_least(1, statement.candidates, "a number of candidates")
+        yield from fixed(statement.candidates, "a number of candidates")
 
 
 def _relation(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
@@ -116,8 +118,8 @@ def _held(limit: rc.Limit) -> Iterator[Diagnostic]:
         message = f"`{limit.quantity}` do not depend on a batch"
         yield Diagnostic("G204", message, held.span, help=f"it is for {example}")
     if held is not None:
-        yield from _at_least_one(held.batch, "a batch")
-        yield from _at_least_one(held.length, "a length")
+        yield from at_least(1, held.batch, "a batch")
+        yield from at_least(1, held.length, "a length")
 
 
 def _amounts(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
@@ -148,11 +150,3 @@ def _lies_in_layers(axis: rc.AxisRef) -> Iterator[Diagnostic]:
     if axis.name in ("hidden", "vocab", "positions"):
         message = f"`{axis.name}` is one for all layers, so its units do not compete for a total"
         yield Diagnostic("G210", message, axis.span, help=f"write `subclone {axis.name} to SIZE by …`")
-
-
-def _at_least_one(expr: Expr | None, what: str, *, fixed: bool = False) -> Iterator[Diagnostic]:
-    value = None if expr is None else fold(expr, lambda size: None)
-    if expr is not None and value is not None and value < 1:
-        yield Diagnostic("G206", f"{what} is at least 1", expr.span, f"this is {value}")
-    if expr is not None and value is None and fixed and UNKNOWN not in names(expr):
-        yield Diagnostic("G206", f"{what} may not depend on the model", expr.span, help="write a number")

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 from growc.errors.diagnostic import Diagnostic
 from growc.errors.source import Span
 from growc.recipe import syntax_tree as rc
-from growc.recipe.expression import UNKNOWN, Binary, Expr, Int, fold, names, spell
+from growc.recipe.expression import Binary, Expr, Int, spell
 from growc.recipe.fills import FILLS, FillRule
 from growc.recipe.option_rules import CHOSEN, OPTIONS, OptionRule
 from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS
 from growc.resolve.budget_checks import check_budget, parts_of_budget
+from growc.resolve.number_checks import at_least, constant, fixed
 
 NUMBERED = ("vocab", "positions")
 """Axes whose units the outside knows by their numbers."""
@@ -31,27 +32,27 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
     match statement:
         case rc.Widen():
             yield from _width(statement.axis, "widened")
-            yield from _at_least(1, statement.size, "a size")
+            yield from at_least(1, statement.size, "a size")
             yield from _options(statement.options, statement.fill, statement.axis)
         case rc.Subclone():
-            yield from _at_least(1, statement.size, "a size")
+            yield from at_least(1, statement.size, "a size")
             yield from _twice(statement.options)
             for option in statement.options[:1]:
                 yield from _without_meaning(option, statement.axis)
             yield from _ranking(statement.axis, statement.ranking)
         case rc.Merge():
-            yield from _at_least(1, statement.size, "a size")
+            yield from at_least(1, statement.size, "a size")
             yield from _merged(statement.axis)
         case rc.Reorder():
             yield from _width(statement.axis, "reordered")
             yield from _ranking(statement.axis, statement.ranking, reorder=True)
         case rc.Stack() | rc.SubcloneLayers():
-            yield from _at_least(1, statement.size, "a number of layers")
+            yield from at_least(1, statement.size, "a number of layers")
             yield from _order(statement.order)
             if isinstance(statement, rc.Stack):
                 yield from _seed(statement.fill)
         case rc.StackFrom():
-            yield from _at_least(1, statement.size, "a number of layers")
+            yield from at_least(1, statement.size, "a number of layers")
             yield from _seed(statement.fill)
         case rc.Arrange():
             yield from _seed(statement.fill)
@@ -62,8 +63,8 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
         case rc.Upcycle():
             yield from _upcycled(statement)
         case rc.Measure():
-            yield from _at_least(1, statement.samples, "a number of samples")
-            yield from _fixed(statement.samples, "a number of samples")
+            yield from at_least(1, statement.samples, "a number of samples")
+            yield from fixed(statement.samples, "a number of samples")
         case rc.Match():
             yield from _options(statement.options, statement.fill)
             yield from _order(statement.order)
@@ -104,9 +105,9 @@ def _upcycled(statement: rc.Upcycle) -> Iterator[Diagnostic]:
             message = f"`upcycle` makes `experts` of `ffn`, and `{axis.name}` has no meaning here"
             yield Diagnostic("G205", message, axis.span, help=f"write `{wanted}`")
     for expr, said in ((statement.count, "a number of experts"), (statement.top, "how many are chosen")):
-        yield from _at_least(1, expr, said)
-        yield from _fixed(expr, said)
-    count, top = _constant(statement.count), _constant(statement.top)
+        yield from at_least(1, expr, said)
+        yield from fixed(expr, said)
+    count, top = constant(statement.count), constant(statement.top)
     if count is not None and top is not None and top > count > 0:
         yield Diagnostic("G206", f"of {count} experts {top} cannot be chosen", statement.top.span)
     fill = FILLS[statement.fill.name]
@@ -119,27 +120,11 @@ def _upcycled(statement: rc.Upcycle) -> Iterator[Diagnostic]:
     yield from _seeded(statement.seed)
 
 
-def _constant(expr: Expr | None) -> int | None:
-    """The value, where it is the same for every model."""
-    return None if expr is None else fold(expr, lambda size: None)
-
-
-def _at_least(least: int, expr: Expr | None, what: str) -> Iterator[Diagnostic]:
-    value = _constant(expr)
-    if expr is not None and value is not None and value < least:
-        yield Diagnostic("G206", f"{what} is at least {least}", expr.span, f"this is {value}")
-
-
-def _fixed(expr: Expr | None, what: str) -> Iterator[Diagnostic]:
-    if expr is not None and _constant(expr) is None and UNKNOWN not in names(expr):
-        yield Diagnostic("G206", f"{what} may not depend on the model", expr.span, help="write a number")
-
-
 def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
     if isinstance(layers, rc.Layer):
         yield from _subtracted(layers)
         return
-    start, stop = _constant(layers.start), _constant(layers.stop)
+    start, stop = constant(layers.start), constant(layers.stop)
     if start is not None and stop is not None and (start < 0) == (stop < 0) and stop <= start:
         yield Diagnostic(
             "G206", "this range holds no layer", layers.span, f"{start} up to, but not including, {stop}"
@@ -148,7 +133,7 @@ def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
 
 def _subtracted(layer: rc.Layer) -> Iterator[Diagnostic]:
     """`0-2` says one layer, counted from the end, and looks like several."""
-    value = _constant(layer.number)
+    value = constant(layer.number)
     match layer.number:
         case Binary("-", Int() as first, Int() as last) if first.spelling and last.spelling and value:
             meant, layers = f"{first.spelling}..{last.spelling}", f"{first.value} to {last.value - 1}"
@@ -161,7 +146,7 @@ def _subtracted(layer: rc.Layer) -> Iterator[Diagnostic]:
 
 def _order(order: rc.Order | None) -> Iterator[Diagnostic]:
     if order is not None:
-        yield from _at_least(1, order.count, "a number of layers")
+        yield from at_least(1, order.count, "a number of layers")
 
 
 def _place(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
@@ -221,8 +206,8 @@ def _seed(drawn: rc.Ranking | rc.LayerFill | None) -> Iterator[Diagnostic]:
 
 
 def _seeded(seed: Expr | None) -> Iterator[Diagnostic]:
-    yield from _at_least(0, seed, "a seed")
-    yield from _fixed(seed, "a seed")
+    yield from at_least(0, seed, "a seed")
+    yield from fixed(seed, "a seed")
 
 
 def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:
@@ -250,9 +235,9 @@ def _options(
         ):
             bounds = f"at least {rule.least}" + (f", and at most {rule.most}" if rule.most < math.inf else "")
             yield Diagnostic("G206", f"{rule.value} is {bounds}", option.span)
-        yield from _at_least(rule.least, option.expr, rule.value)
+        yield from at_least(rule.least, option.expr, rule.value)
         if rule.fixed:
-            yield from _fixed(option.expr, rule.value)
+            yield from fixed(option.expr, rule.value)
 
 
 def _without_meaning(option: rc.Option, axis: rc.AxisRef | None) -> Iterator[Diagnostic]:
