@@ -6,6 +6,7 @@ Needs: a budget, what stands above it, plans of the model. Gives: what searches 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -19,6 +20,7 @@ from growc.budgets.planning import Planning
 from growc.budgets.polynomial import Cost
 from growc.budgets.quantities import Held, amount_of, parts_of
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.formats.compiler import held
 from growc.passes.compilation import Result
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr
@@ -36,7 +38,7 @@ class Choice:
     c: Result
 
 
-class Budgeted:
+class Budgeted(ABC):
     """What a budget of either direction knows of its model."""
 
     def __init__(self, planning: Planning, above: Resolved, bound: Bound) -> None:
@@ -46,8 +48,8 @@ class Budgeted:
         self.asked = statement
         self.c = planning.of(above.statements)
         self.trials = Trials(self.c, bound)
-        held = statement.limit.sequences
-        self.sequences = Held(*(self.number(e) for e in (held.batch, held.length))) if held else Held()
+        said = statement.limit.sequences
+        self.sequences = Held(*(self.number(e) for e in (said.batch, said.length))) if said else Held()
         self.notes: tuple[str, ...] = ()
         self.take(self.found_knobs())
         given = self.value(statement.limit.value)
@@ -59,13 +61,13 @@ class Budgeted:
         self.shares = shares_of(self.c, self.knobs)
         self.cost = self.cost_in(self.asked.limit.quantity)
 
+    @abstractmethod
     def found_knobs(self) -> list[Knob]:
         """The knobs of the axes that the budget is over."""
-        raise NotImplementedError
 
+    @abstractmethod
     def said(self, axis: ast.AxisRef, size: Expr) -> ast.Statement:
         """The plain statement that gives an axis a size."""
-        raise NotImplementedError
 
     @property
     def multiples(self) -> int:
@@ -83,7 +85,7 @@ class Budgeted:
         behind = tuple(
             replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
         )
-        c = self.planning.held(self.planning.of((*self.above.statements, *behind)))
+        c = held(self.planning.of((*self.above.statements, *behind)))
         return Choice(tuple(levels), items, amount_of(self.asked.limit.quantity, c, self.sequences), lost, c)
 
     def items(self, levels: Sequence[int]) -> tuple[ast.Statement, ...]:

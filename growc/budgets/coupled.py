@@ -17,6 +17,7 @@ from growc.algebra.space import Space, atoms_of, find
 from growc.budgets.knobs import INSIDE, Knob, Lost, Said, size_said
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import GrowError
+from growc.formats.compiler import held
 from growc.passes.compilation import Result
 from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound, Resolved
@@ -53,7 +54,7 @@ def coupled(
         tried = share if _has(knob, share) else knob.share(len(knob.levels) - 2)
         statement = said(knob.axis, size_said(knob.axis, knob.before, tried))
         try:
-            plan = planning.held(planning.of((*above.statements, replace(bound, statement=statement))))
+            plan = held(planning.of((*above.statements, replace(bound, statement=statement))))
             made.append(_following(c, plan, knob, tried, lost(knob.axis)))
         except GrowError:
             refused.append(knob)

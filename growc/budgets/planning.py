@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from growc.formats.compiler import Options, asked_of, compiled, held
+from growc.formats.compiler import Options, asked_of, compiled
 from growc.recipe.layer_orders import Depth
 from growc.resolve.bound import Bound, Resolved
 
@@ -28,10 +28,6 @@ class Planning:
         self.done += 1
         moves = any(isinstance(bound.statement, Depth) for bound in statements)
         return asked_of(self._analysis(once=moves), Resolved(statements))
-
-    def held(self, result: Result) -> Result:
-        """A plan in the class of its model, where that has one. Raises GrowError where it cannot hold it."""
-        return held(result)
 
     def has_class(self, c: Result) -> bool:
         """Whether a class with a config stores the results."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from graphs import save
 from judging import run
 from models import stored
 from routers import ROUTERS, E, F, H, K, router
-from test_experts import GIVEN_OUT, mixture, weights
+from test_experts import ALL, GIVEN_OUT, mixture, weights
 
 import growc
 from growc.errors.diagnostic import GrowError
@@ -119,23 +120,7 @@ def test_a_claim_that_is_false_is_refuted(tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / "out.onnx").exists()
 
 
-DENSE = """
-dense (float[N, 6] ids) => (float[N, 6] y)
-<float[6, 5] router, int64[1] outer, int64[2] behind, float[5, 6, 7] up, float[5, 7, 6] down>
-{
-    l = MatMul(ids, router)
-    p0 = Softmax <axis = -1> (l)
-    r = Unsqueeze(ids, outer)
-    h0 = MatMul(r, up)
-    h = Relu(h0)
-    o0 = MatMul(h, down)
-    p1 = Transpose <perm = [1, 0]> (p0)
-    p = Unsqueeze(p1, behind)
-    o = Mul(o0, p)
-    s = ReduceSum <keepdims = 0> (o, outer)
-    y = Add(ids, s)
-}
-"""
+DENSE = re.sub(r"\bx\b", "ids", ALL).replace("Relu(l)", "Softmax <axis = -1> (l)")
 
 
 def test_experts_that_all_run_share_out_among_copies(tmp_path: Path) -> None:
