@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
-from growc.budgets.choose import decision
-from growc.budgets.planning import Planning
 from growc.formats.compiler import Options
 from growc.recipe.syntax_tree import Undecided
 from growc.resolve.bound import Decision, Reading, Resolved
@@ -30,6 +28,11 @@ def settled(
     wrong with a budget in this model.
     """
     resolved, decided = reading.recipe, list[Decision]()
+    if _first_budget(resolved) is None:
+        return resolved
+    from growc.budgets.choose import decision  # which brings all passes along
+    from growc.budgets.planning import Planning
+
     planning = Planning(model, options)
     while (place := _first_budget(resolved)) is not None:
         above = Resolved(resolved.statements[:place])

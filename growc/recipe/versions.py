@@ -43,7 +43,7 @@ class Addition:
 def _drawing_with_std(node: Node) -> bool:
     if isinstance(node, rc.LayerFill):
         return node.std is not None
-    return isinstance(node, rc.Option) and OPTIONS[node.name].about == "std"
+    return _with("std")(node)
 
 
 def _a(*kinds: type[Node]) -> Callable[[Node], bool]:
@@ -75,7 +75,7 @@ ADDITIONS: tuple[Addition, ...] = (
     Addition("1.1", "upcycle", _a(rc.Upcycle)),
     Addition("1.1", "top EXPR", _with("top")),
     Addition("1.1", "std S", _drawing_with_std),
-    Addition("1.1", "reset P", lambda node: isinstance(node, rc.Option) and OPTIONS[node.name].draws),
+    Addition("1.1", "reset P", _with("reset")),
 )
 
 

@@ -63,6 +63,11 @@ def test_help_imports_no_library():
     assert not found & {"numpy", "onnx", "onnx_ir", "lark", "networkx", "sympy", "torch", "transformers"}
 
 
+def test_what_needs_no_model_imports_nothing_that_reads_one(tmp_path):
+    (tmp_path / "wide.grow").write_text("widen ffn to 2 * ffn with zero fill\n")
+    assert not imported("check", "wide.grow", cwd=tmp_path) & {"onnx", "onnx_ir", "onnxruntime", "torch"}
+
+
 @pytest.mark.parametrize("command", [("plan",), ("apply", "--no-verify")], ids=lambda c: c[0])
 def test_a_command_imports_what_it_uses(tmp_path, command):
     save(tmp_path / "stream.onnx", STREAM)
