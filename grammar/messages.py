@@ -79,7 +79,7 @@ FORMS = {
     "match": 'match "FILE" with FILL [OPTION…] [layers by ORDER [with random fill] [with zero outputs]] '
     "[smaller by RANKING]",
     "untie": "untie head",
-    "upcycle": "upcycle ffn to experts N top K with FILL [noise S] [seed N]",
+    "upcycle": "upcycle ffn to experts N top K with FILL [noise S] [reset P] [in M parts] [seed N]",
     "include": 'include "FILE"',
     "expect": "expect exact | preserved within X | AXIS == EXPR",
     "in": "in SCOPE { … }",

@@ -181,9 +181,11 @@ def manner_text(item: rc.Widen | rc.Subclone | rc.Merge | rc.Reorder) -> str:
 
 def mixture_text(item: rc.Upcycle) -> str:
     """How many experts are chosen, and how they are made."""
-    noise = f" noise {_number(item.noise)}" if item.noise else ""
-    seed = f" seed {spell(item.seed)}" if item.seed else ""
-    return f"top {spell(item.top)} with {item.fill.name}{noise}{seed}"
+    options = f" noise {_number(item.noise)}" if item.noise else ""
+    options += f" reset {_number(item.reset)}" if item.reset else ""
+    options += f" in {spell(item.parts)} parts" if item.parts else ""
+    options += f" seed {spell(item.seed)}" if item.seed else ""
+    return f"top {spell(item.top)} with {item.fill.name}{options}"
 
 
 def _text(text: rc.Text) -> str:

@@ -164,7 +164,7 @@ def stays_zero(plan: WeightPlan) -> bool:
 def draws(step: AxisStep) -> bool:
     """Whether a step draws numbers, one for each entry."""
     leaves = leaf_steps(step.layout)
-    return any(leaf.noise is not None or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
+    return any(not leaf.even or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
 
 
 def _moves(step: AxisStep) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.ir.graph import wide
-from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, LeafStep, Noise
+from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, LeafStep, Noise, Within
 
 
 class Deviation:
@@ -101,7 +101,7 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
     weight = np.where(copies, step.weight[units], 1.0)
     noisy = np.flatnonzero(noise.rows[units]) if noise is not None else np.arange(0)
     plain = copies & (weight == 1)
-    if plain.all() and not noisy.size:
+    if plain.all() and not noisy.size and step.within is None:
         return copied
     made = _working(copied)
     _scale(made, weight)
@@ -122,6 +122,8 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
             made[:, place] = drawn
         else:
             made[:, place] = kind == ONE
+    if step.within is not None:
+        made = _within(step.within, units, made, beside, std)
     if noise is not None and noisy.size:
         made[:, _place(noisy)] += _noise(noise, units, noisy, beside, std)
         plain[noisy] = False
@@ -129,6 +131,27 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
     if copied.dtype.kind in "iu":  # whole numbers need not have a place among the real ones
         result[:, plain] = copied[:, plain]
     return result
+
+
+def _within(within: Within, units: Ints, made: Array, beside: Beside, std: Deviation) -> Array:
+    """Rows whose places take other units of the same row: (1, rows, width). Only steps on the first axis have
+    these, where a row is contiguous.
+    """
+    index = within.index[units]
+    shape = (len(units), -1, index.shape[1], within.behind)
+    places = np.maximum(index, 0)[:, None, :, None]
+    taken = np.take_along_axis(made.reshape(shape), places, axis=2)
+    rows = np.flatnonzero((index < 0).any(axis=1))
+    if not rows.size:
+        return taken.reshape(made.shape)
+    empty = np.broadcast_to((index[rows] < 0)[:, None, :, None], taken[rows].shape)
+    if within.filler == DRAWN:
+        drawn = beside.normal(within.key, rows) * std() + std.mean()
+        fresh = drawn.reshape(taken[rows].shape)
+    else:
+        fresh = np.full(taken[rows].shape, float(within.filler == ONE))
+    taken[rows] = np.where(empty, fresh, taken[rows])
+    return taken.reshape(made.shape)
 
 
 def _place(numbers: Ints) -> slice | Ints:

@@ -40,6 +40,34 @@ class Noise:
 
 
 @dataclass(frozen=True, eq=False)
+class Within:
+    """Units inside the rows of one axis of a weight, where each row takes others.
+
+    index: for each row and each place in it, the unit of the same row that comes there, -1 where none does;
+    shape (rows, size). behind: how many elements stand side by side for one unit; a row is a run of blocks of
+    (size, behind) elements. Places with index -1 become what `filler` says. All numbers of `key` are drawn
+    for whole rows, with the source tensor's mean and standard deviation.
+    """
+
+    __repr__ = brief
+
+    index: Ints
+    behind: int
+    filler: int = ZERO
+    key: int = 0
+
+    @property
+    def moves(self) -> bool:
+        """Whether every place holds a unit of the row."""
+        return bool((self.index >= 0).all())
+
+    @property
+    def signature(self) -> tuple[object, ...]:
+        """Equal for those that do the same."""
+        return self.index.tobytes(), self.behind, self.filler, self.key
+
+
+@dataclass(frozen=True, eq=False)
 class LeafStep:
     """What happens to one factor or segment of an axis: new row j is weight[j] times old row index[j].
 
@@ -66,6 +94,13 @@ class LeafStep:
     """The standard deviation of what is drawn, if not the source tensor's; zeros stay zeros."""
     around_mean: bool = False
     """Whether what is drawn has the source tensor's mean, and not 0."""
+    within: Within | None = None
+    """What happens inside the new rows, before noise is added."""
+
+    @property
+    def even(self) -> bool:
+        """Whether all elements of a row are those of one old row, or of none, without noise."""
+        return self.noise is None and self.within is None
 
     @property
     def after(self) -> int:
@@ -77,7 +112,7 @@ class LeafStep:
         """Whether nothing changes."""
         return (
             self.after == self.before
-            and self.noise is None
+            and self.even
             and bool((self.index == np.arange(self.before)).all())
             and bool((self.weight == 1).all())
         )
@@ -87,7 +122,8 @@ class LeafStep:
         """Whether every new row is an old one, or zero."""
         copies = self.index >= 0
         as_they_are = bool((self.weight[copies] == 1).all() and (self.filler[~copies] == ZERO).all())
-        return as_they_are and self.noise is None
+        inside = self.within is None or self.within.moves
+        return as_they_are and self.noise is None and inside
 
     def as_map(self) -> IndexMap:
         """Its map; rows that are no copy are junk or zero."""
@@ -138,6 +174,7 @@ class Layout:
             return (self.kind, *(p.signature for p in self.parts))
         s, n = self.step, self.step.noise
         arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes(), s.std, s.around_mean)
+        arrays += () if s.within is None else s.within.signature
         if n is None:
             return (*arrays, s.key, s.block, s.factors)
         balance = b"" if n.balance is None else n.balance.tobytes()

@@ -159,6 +159,10 @@ class _Pool:
             balance = None if n.balance is None else n.balance.tolist()
             rows = {"rows": np.flatnonzero(n.rows).tolist(), "groups": n.groups.tolist(), "balance": balance}
             made["noise"] = {"key": str(n.key), "scale": n.scale, **rows}
+        if step.within is not None:
+            w = step.within
+            made["within"] = {"index": w.index.tolist(), "behind": w.behind, "filler": w.filler}
+            made["within"] |= {"key": str(w.key)}
         return made
 
 

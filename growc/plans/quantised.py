@@ -56,6 +56,8 @@ class Blocks:
             leaves = leaf_steps(step.layout)
             if any(leaf.noise is not None for leaf in leaves):
                 return "noise is rounded to the steps of a quantised weight"
+            if any(leaf.within is not None for leaf in leaves):
+                return "units of a quantised weight are drawn, or stand elsewhere in each row"
             if any(
                 np.isin(leaf.filler[leaf.index < 0], (MEAN, ONE)).any() for leaf in leaves if not leaf.free
             ):

@@ -376,7 +376,9 @@ class Untie(Node):
 
 @dataclass(frozen=True)
 class Upcycle(Node):
-    """`upcycle ffn to experts N top K with FILL [noise S] [seed N]`: networks become mixtures of copies."""
+    """`upcycle ffn to experts N top K with FILL [noise S] [reset P] [in M parts] [seed N]`: networks become
+    mixtures of copies, or of parts of copies.
+    """
 
     axis: NamedAxis
     into: NamedAxis
@@ -384,6 +386,8 @@ class Upcycle(Node):
     top: Expr
     fill: Fill
     noise: float = 0.0
+    reset: float = 0.0
+    parts: Expr | None = None
     seed: Expr | None = None
 
 

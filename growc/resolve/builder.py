@@ -212,11 +212,15 @@ class Recipe:
         top: Number,
         fill: str,
         noise: Number | None = None,
+        reset: Number | None = None,
+        parts: Number | None = None,
         seed: Number | None = None,
     ) -> Recipe:
-        """`upcycle ffn to experts N top K with FILL [noise S] [seed N]`."""
+        """`upcycle ffn to experts N top K with FILL [noise S] [reset P] [in M parts] [seed N]`."""
         said = f"upcycle {axis} to experts {experts} top {top} with {fill}"
         said += "" if noise is None else f" noise {noise}"
+        said += "" if reset is None else f" reset {reset}"
+        said += "" if parts is None else f" in {parts} parts"
         return self._said(said + ("" if seed is None else f" seed {seed}"))
 
     # ---- layers

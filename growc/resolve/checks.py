@@ -117,7 +117,25 @@ def _upcycled(statement: rc.Upcycle) -> Iterator[Diagnostic]:
         yield Diagnostic("G204", message, statement.fill.span, help=f"write one of {copying}")
     if not 0 <= statement.noise < math.inf:
         yield Diagnostic("G206", "noise is at least 0", statement.span)
+    if not 0 <= statement.reset <= 1:
+        yield Diagnostic("G206", "a part is at least 0 and at most 1", statement.span)
+    if statement.parts is not None:
+        yield from _in_parts(statement, statement.parts, count, top)
     yield from _seeded(statement.seed)
+
+
+def _in_parts(
+    statement: rc.Upcycle, expr: rc.Expr, count: int | None, top: int | None
+) -> Iterator[Diagnostic]:
+    """All parts of a copy are chosen together, so their number divides that of experts and of chosen ones."""
+    yield from at_least(1, expr, "a number of parts")
+    yield from fixed(expr, "a number of parts")
+    parts = constant(expr)
+    for number, of, said in ((count, statement.count, "experts"), (top, statement.top, "chosen experts")):
+        if parts and number and parts > 0 and number % parts:
+            message = f"{number} {said} are no multiple of {parts} parts"
+            remedy = f"write `{max(1, number // parts) * parts}`"
+            yield Diagnostic("G206", message, of.span, help=remedy)
 
 
 def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:

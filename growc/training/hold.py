@@ -104,7 +104,7 @@ def _factor(layout: Layout) -> float | None:
     """The factor of all entries along an axis: a product of factors, or what all segments have in common."""
     if layout.step is not None:
         weights, copies = layout.step.weight, layout.step.index >= 0
-        alike = len(weights) and copies.all() and layout.step.noise is None
+        alike = len(weights) and copies.all() and layout.step.even
         return float(weights[0]) if alike and np.allclose(weights, weights[0], rtol=1e-12, atol=0) else None
     factors = [_factor(part) for part in layout.parts]
     known = [factor for factor in factors if factor is not None]

@@ -319,7 +319,7 @@ def uneven_axes(plan: Plan) -> set[str]:
 
 def _is_even(leaf: LeafStep) -> bool:
     index = _copied(leaf)
-    if leaf.noise is not None or (index < 0).any():
+    if not leaf.even or (index < 0).any():
         return False
     first = np.zeros(leaf.before)
     first[index] = leaf.weight

@@ -66,6 +66,8 @@ class Probe:
         own = (leaf.filler == DRAWN) | (leaf.filler == CONTINUED)
         if leaf.noise is not None:
             own = own | leaf.noise.rows
+        if leaf.within is not None:
+            own = own | (leaf.within.index != np.arange(leaf.within.index.shape[1])).any(axis=1)
         if own.any() and not self.zero:
             made[:, own] += self.fresh(made[:, own].shape)
         return made

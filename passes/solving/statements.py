@@ -70,7 +70,7 @@ class _Statements:
         self.ranges = Ranges(c.model.ranges)
         self.below_zero = BelowZero(c.axes, c.lowered.taken.constants, self.ranges)
         self.redraws, self.kept = redraws(c.axes, c.layers)
-        self.stacked = stacked(c.graph, c.statements, c.layers)
+        self.stacked = stacked(c)
         self.gaps += mixed(self.stacked)
         self.noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
 
@@ -80,7 +80,7 @@ class _Statements:
         """
         made = [one for one in self.stacked if moment is None or one.moment < moment]
         for stack in made:
-            self.steps[stack.use] += stack.steps(shape_after(stack.use, self.steps))
+            self.steps[stack.use] += stack.steps(self.sizes)
         self.stacked = [one for one in self.stacked if one not in made]
         due = [moment is None or one.moment < moment for one in self.redraws]
         for one in compress(self.redraws, due):

@@ -5,7 +5,10 @@ mixture the steps that make it of the one network, at the moment of the statemen
 
 1. A stack has the network's tensor once for each expert: E_i = W. `noise S` is added to the matrices of every
    expert but the first: N(0, S · std(W)).
-2. A router is new: R ~ N(0, DEVIATION), whatever the statements before made of its rows.
+2. `reset P` draws floor(P · f) of the f units of every expert, others for each: what makes and reads these
+   units is N(mean(W), std(W)²), and vectors are 0, or 1 where they multiply (Nakamura et al. 2025, section
+   3.2; all of the tensor counts for mean and deviation).
+3. A router is new: R ~ N(0, DEVIATION), whatever the statements before made of its rows.
 
 Every draw is keyed by the statement, the network, its layer, and the number of the tensor within it.
 """
@@ -18,14 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.algebra.draws import Draws
-from growc.algebra.space import Space, find
-from growc.ir.graph import Graph, Upcycled, Value
+from growc.algebra.indexmap import Bools
+from growc.algebra.space import Space, atoms_of, find
+from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.ir.graph import Upcycled, Value
+from growc.ir.lowered_statement import Sizes
 from growc.passes.compilation import Request
 from growc.passes.layers.layer_runs import Layers
-from growc.plans.plan import DRAWN, AxisStep, Gap, Layout, LeafStep, Noise
+from growc.passes.upcycling.units import unit_numbers
+from growc.plans.plan import DRAWN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise, Within
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import evaluate
-from growc.resolve.bound import Bound
 
 DEVIATION = 0.02
 """The standard deviation of new routers (Komatsuzaki et al. 2022, section 3)."""
@@ -36,49 +42,87 @@ NAME = "experts"
 
 @dataclass(frozen=True)
 class Stacked:
-    """One use of a stored tensor of a mixture, and how it is made."""
+    """One use of a stored tensor of a mixture, and how it is made. spaces: of its axes. inner: of these, the
+    atom that counts the network's units, if one does. draws: of the tensor; drawn_units: of the network.
+    """
 
     use: Value
     mark: Upcycled
     statement: ast.Upcycle
+    spaces: Sequence[Space]
+    inner: Space | None
     draws: Draws
+    drawn_units: Draws
 
     @property
     def moment(self) -> int:
         """The number of the statement."""
         return self.mark.statement
 
-    def steps(self, shape: Sequence[int]) -> Iterator[AxisStep]:
-        """What is done to a tensor that has this shape by then."""
+    def steps(self, sizes: Sizes) -> Iterator[AxisStep]:
+        """Give what is done to the tensor, whose axes have these sizes by then."""
         assert self.use.weight is not None
         order = self.use.weight.order
         assert order is not None
         count = len(order.units)
-        index, ones, none = order.units, np.ones(count), np.zeros(count, dtype=np.int64)
-        copies = LeafStep(1, index, ones, none, noise=None if self.mark.router else self.noise(count))
-        yield AxisStep(order.axis, Layout("leaf", (), copies), "makes", NAME)
+        ones, none = np.ones(count), np.zeros(count, dtype=np.int64)
         if self.mark.router:
-            rows = shape[1 - order.axis]
+            yield self.step(order.axis, LeafStep(1, order.units, ones, none))
+            rows = sizes.of(self.spaces[1 - order.axis])[0]
             drawn = np.full(rows, DEVIATION), np.full(rows, DRAWN)
-            leaf = LeafStep(rows, np.full(rows, -1), *drawn, self.draws.key)
-            yield AxisStep(1 - order.axis, Layout("leaf", (), leaf), "makes", NAME)
+            yield self.step(1 - order.axis, LeafStep(rows, np.full(rows, -1), *drawn, self.draws.key))
+            return
+        within = self.within(count, sizes)
+        copies = LeafStep(1, order.units, ones, none, noise=self.noise(count), within=within)
+        yield self.step(order.axis, copies)
 
-    def noise(self, count: int) -> Noise | None:
-        """What tells copies apart: nothing where it is a vector."""
+    @staticmethod
+    def step(axis: int, leaf: LeafStep) -> AxisStep:
+        """A step on one axis of the tensor."""
+        return AxisStep(axis, Layout("leaf", (), leaf), "makes", NAME)
+
+    def within(self, count: int, sizes: Sizes) -> Within | None:
+        """Give the units of every expert: those of the network, but for some that are drawn."""
+        if self.inner is None or not self.statement.reset:
+            return None
+        axis = next(k for k, space in enumerate(self.spaces) if self.inner in atoms_of([space]))
+        units = unit_numbers(self.spaces[axis], self.inner, sizes)
+        index = np.tile(np.arange(len(units)), (count, 1))
+        index[self.drawn(count, sizes.of(self.inner)[0])[:, units] & (units >= 0)] = -1
+        behind = int(np.prod([sizes.of(space)[0] for space in self.spaces[axis + 1 :]], dtype=np.int64))
+        reader = self.use.reader
+        scales = reader is not None and reader.treatment == "multiply"
+        filler = DRAWN if self.is_matrix else ONE if scales else ZERO
+        return Within(index, behind, filler, self.draws.at("reset").key)
+
+    def drawn(self, count: int, size: int) -> Bools:
+        """Whether each unit of each expert is drawn: shape (count, size), the same for all tensors."""
+        some = int(self.statement.reset * size + 1e-9)
+        numbers = self.drawn_units.uniform(0, count * size).reshape(count, size)
+        ranks = np.argsort(np.argsort(numbers, axis=1, kind="stable"), axis=1)
+        return ranks < some
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether each expert has a matrix here, and no vector."""
         weight = self.use.weight
         assert weight is not None
-        matrix = sum(size > 1 for size in weight.stored_shape) > 1
-        if not self.statement.noise or not matrix:
+        return sum(size > 1 for size in weight.stored_shape) > 1
+
+    def noise(self, count: int) -> Noise | None:
+        """Give what tells copies apart: nothing for vectors."""
+        if not self.statement.noise or not self.is_matrix:
             return None
         rows = np.arange(count) > 0
         return Noise(self.draws.at("noise").key, self.statement.noise, rows, np.arange(count))
 
 
-def stacked(graph: Graph, statements: Sequence[Bound], layers: Layers) -> list[Stacked]:
-    """How the stored tensors of all mixtures are made."""
-    said = {b.number: b for b in statements}
-    found = []
-    for use in graph.uses():
+def stacked(c: Request) -> list[Stacked]:
+    """How the stored tensors of all mixtures are made. Raises GrowError (G304)."""
+    said = {b.number: b for b in c.statements}
+    inner = set(atoms_of(s for axis in c.roles.axes.get("ffn", ()) for s in axis.spaces))
+    stacks = []
+    for use in c.graph.uses():
         mark = None if use.weight is None else use.weight.upcycled
         if mark is None:
             continue
@@ -87,10 +131,19 @@ def stacked(graph: Graph, statements: Sequence[Bound], layers: Layers) -> list[S
         assert isinstance(statement, ast.Upcycle)
         seed = 0 if statement.seed is None else evaluate(statement.seed, lambda size: 0)
         scope = " ".join(map(repr, bound.scopes))
-        draws = Draws.of(seed, bound.number, NAME, scope, mark.network)
-        draws = draws.at(_layer(use, layers, bound.number), mark.part)
-        found.append(Stacked(use, mark, statement, draws))
-    return found
+        draws, layer = (
+            Draws.of(seed, bound.number, NAME, scope, mark.network),
+            _layer(use, c.layers, bound.number),
+        )
+        spaces = c.axes.of(use)
+        units = list(dict.fromkeys(atom for atom in atoms_of(spaces) if atom in inner))
+        if len(units) > 1 and statement.reset:
+            message = "the units of the network are numbered by several axes, and `reset` draws those of one"
+            raise GrowError(Diagnostic("G304", message, statement.span))
+        first = units[0] if units else None
+        of_units = draws.at(layer, "units")
+        stacks.append(Stacked(use, mark, statement, spaces, first, draws.at(layer, mark.part), of_units))
+    return stacks
 
 
 def _layer(use: Value, layers: Layers, moment: int) -> int:
@@ -108,6 +161,11 @@ def made_here(c: Request) -> set[Space]:
 def gaps(found: Sequence[Stacked]) -> Iterator[Gap]:
     """Where experts differ, the router's choice decides what the model computes."""
     for one in found:
-        if one.mark.router and one.statement.noise:
-            node = one.use.reader
-            yield Gap.at(node, "noise on experts: what is chosen is not what the network computed")
+        if not one.mark.router:
+            continue
+        if one.statement.noise:
+            message = "noise on experts: what is chosen is not what the network computed"
+            yield Gap.at(one.use.reader, message)
+        if one.statement.reset:
+            message = "units of experts are drawn: what is chosen is not what the network computed"
+            yield Gap.at(one.use.reader, message)

@@ -62,6 +62,30 @@ def test_weights_are_the_papers_formulas(tmp_path: Path) -> None:
     np.testing.assert_allclose(after[router], drawn, rtol=1e-5)
 
 
+def test_reset_draws_units_of_every_expert(tmp_path: Path) -> None:
+    """floor(P·f) units of each expert, the same for what makes and reads them: mean(W) + std(W)·z in matrices,
+    0 in vectors (Nakamura et al. 2025, section 3.2); all other entries are copies.
+    """
+    source = stream(tmp_path / "m.onnx")
+    recipe = f"{UPCYCLE} reset 0.45 seed 7"
+    made = growc.apply(recipe, source, tmp_path / "out.onnx", check=False).written
+    before, after = stored(source), stored(made)
+    key = Draws.of(7, 1, "experts", "", 0)
+    numbers = key.at(0, "units").uniform(0, E * F).reshape(E, F)
+    drawn = np.argsort(np.argsort(numbers, axis=1), axis=1) < int(0.45 * F)
+    assert (drawn.sum(axis=1) == 5).all()
+    assert (drawn[0] != drawn[1]).any()
+    axes = {"up_weight": 2, "up_bias": 2, "down_weight": 1, "down_bias": None}
+    for part, (name, axis) in enumerate(axes.items()):
+        w = before[name].astype(np.float64)
+        expected = np.broadcast_to(w.reshape(1, *[1] * (2 - w.ndim), *w.shape), after[name].shape).copy()
+        if axis is not None:
+            mask = np.broadcast_to(np.expand_dims(drawn, 3 - axis), expected.shape)
+            z = normal(key.at(0, part).at("reset").at(0), expected.size).reshape(expected.shape)
+            expected = np.where(mask, w.mean() + w.std() * z if w.ndim == 2 else 0, expected)
+        np.testing.assert_allclose(after[name], expected, rtol=1e-5, atol=1e-6)
+
+
 def test_the_result_computes_what_a_mixture_is(tmp_path: Path) -> None:
     """y = Σ over the chosen of softmax(chosen scores)_e · E_e(x), in numpy from the result's weights."""
     source = stream(tmp_path / "m.onnx")
@@ -102,6 +126,11 @@ def test_copies_are_exact_in_every_model(tmp_path: Path, name: str) -> None:
 
 def test_noise_is_a_gap_that_names_the_router(tmp_path: Path) -> None:
     judge(NOISY, stream(tmp_path / "m.onnx"), tmp_path / "out.onnx").assert_gap("noise on experts", "scores")
+
+
+def test_reset_is_a_gap_that_names_the_router(tmp_path: Path) -> None:
+    recipe = f"{UPCYCLE} reset 0.5"
+    judge(recipe, stream(tmp_path / "m.onnx"), tmp_path / "out.onnx").assert_gap("units of experts", "scores")
 
 
 COMBINED = {

@@ -143,6 +143,10 @@ EVERY_STATEMENT = [
         R().upcycle(experts=8, top=2, fill="cyclic copy", noise=0.1, seed=3),
         "upcycle ffn to experts 8 top 2 with cyclic copy noise 0.1 seed 3",
     ),
+    (
+        R().upcycle(experts=8, top=4, fill="tail copy", reset=0.5, parts=2, seed=3),
+        "upcycle ffn to experts 8 top 4 with tail copy reset 0.5 in 2 parts seed 3",
+    ),
     (R().upcycle(experts="e", top=1, fill="tail copy"), "upcycle ffn to experts e top 1 with tail copy"),
     (R().include("width.grow"), 'include "width.grow"'),
     (R().expect("preserved within 1e-5"), "expect preserved within 1e-5"),
