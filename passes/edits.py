@@ -63,6 +63,7 @@ class HeadEdits:
 class Mixture:
     """A network that becomes a mixture of copies of it. statement, number: the number of the statement, and
     that of the network among those of the statement. experts: how many there are; top: how many are chosen.
+    parts: how many of them are one copy together.
     """
 
     statement: int
@@ -70,6 +71,7 @@ class Mixture:
     network: Network
     experts: int
     top: int
+    parts: int = 1
 
 
 # ---- repairs of shapes

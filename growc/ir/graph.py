@@ -42,13 +42,14 @@ class Order:
 class Upcycled:
     """Of a mixture that a network of the source became: the number of the statement, that of the network
     among those of the statement, and which of its stored tensors it is. router: whether the source has no
-    such tensor, since it scores experts.
+    such tensor, since it scores experts. reads: whether its matrix reads the network's inner units.
     """
 
     statement: int
     network: int
     part: int
     router: bool = False
+    reads: bool = False
 
 
 @dataclass(eq=False)

@@ -156,6 +156,8 @@ class Stage:
     choices: list[Choice] = field(default_factory=list)
     merges: dict[Space, int] = field(default_factory=dict)
     """Of spaces, how many units in a row become their mean."""
+    in_parts: bool = False
+    """Whether units that go from a copy are those that other parts of the copy have."""
 
     @property
     def changes(self) -> bool:

@@ -41,7 +41,7 @@ from growc.passes.roles.why_tied import bearers
 from growc.passes.upcycling.experts import made_here
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, Named, evaluate
+from growc.recipe.expression import Binary, Expr, Name, Named, evaluate, spell
 from growc.recipe.expression import parts_of as nodes_of
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.layer_orders import statistic_of
@@ -132,11 +132,23 @@ class _Lowering:
         count = evaluate(statement.count, lambda size: 0)
         note = f"copies of ffn, {mixture_text(statement)}"
         self.done.summaries.append(Summary("experts", (1,), (count,), note, len(networks)))
+        if statement.parts is not None:
+            self.in_parts(bound, statement, statement.parts)
         if count > 1 and evaluate(statement.top, lambda size: 0) == 1:
             said = "with `top 1` the weight of the chosen expert is 1 whatever its score"
             self.done.warnings.append(
                 f"{said}, so that no gradient reaches the router; with `top 2` one does"
             )
+
+    def in_parts(self, bound: Bound, statement: ast.Upcycle, parts: Expr) -> None:
+        """Each expert keeps its part of the units of a copy, which stands in front."""
+        size = Binary("/", Name("ffn", span=statement.axis.span), parts, span=parts.span)
+        first = ast.Ranking("first", span=statement.span)
+        unscaled = (ast.Option("unscaled", span=statement.span),)
+        self.resize(bound, ast.Subclone(statement.axis, size, first, unscaled, span=statement.span))
+        self.done.stages[-1].in_parts = True
+        note = f"the part of {spell(parts)} that each expert has of a copy"
+        self.done.summaries[-1] = replace(self.done.summaries[-1], note=note)
 
     # ---------------------------------------------------------------- one statement
 

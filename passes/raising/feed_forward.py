@@ -34,7 +34,7 @@ ON_THE_WAY = frozenset({"Transpose", "Cast", "Identity"})
 class Network:
     """A feed-forward network. given, gives: what it reads and makes, positions in front of channels. nodes:
     its operators, in order. shapes: those that ask sizes of what these make. stacks: the uses of its stored
-    tensors.
+    tensors. inner: of these, the one whose matrix reads the inner units.
     """
 
     given: Value
@@ -42,6 +42,7 @@ class Network:
     nodes: Sequence[Node]
     shapes: Sequence[Node]
     stacks: Sequence[Value]
+    inner: Value
 
 
 class StaysError(Exception):
@@ -68,7 +69,7 @@ class Networks(Flow):
         if [*map(find, self.axes.of(read)[:-1])] != [*map(find, self.axes.of(gives)[:-1])]:
             raise StaysError("it does not work on each position by itself")
         stacks = list(dict.fromkeys(use for node in nodes for use in self.stacked(node)))
-        return Network(read, gives, nodes, shapes, stacks)
+        return Network(read, gives, nodes, shapes, stacks, reader.node.required(1).unmoved)
 
     def ends(self, atoms: set[Space]) -> tuple[list[Instance], Instance]:
         """The products that make the units, and the one that reads them."""

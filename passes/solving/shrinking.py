@@ -23,7 +23,9 @@ from growc.plans.plan import Gap
 
 
 def dropped(stage: Stage) -> Iterator[Gap]:
-    """One gap for a statement that drops units."""
+    """One gap for a statement that drops units. What other parts of a copy have is not dropped."""
+    if stage.in_parts:
+        return
     counts = {(r.map.source - r.map.size, r.map.source) for r in stage.requests.values() if r.drops}
     if counts:
         drops = [r for r in stage.requests.values() if r.drops]

@@ -42,7 +42,7 @@ def solve_pass(c: Mapped) -> Solved:
     """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
     statements = _Statements(c)
     for stage in c.lowered.stages:
-        statements.draw(stage.number)
+        statements.draw(stage.number + stage.in_parts)
         if stage.regroups:
             statements.move(stage)
         elif stage.merges:

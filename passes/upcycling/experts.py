@@ -8,7 +8,11 @@ mixture the steps that make it of the one network, at the moment of the statemen
 2. `reset P` draws floor(P · f) of the f units of every expert, others for each: what makes and reads these
    units is N(mean(W), std(W)²), and vectors are 0, or 1 where they multiply (Nakamura et al. 2025, section
    3.2; all of the tensor counts for mean and deviation).
-3. A router is new: R ~ N(0, DEVIATION), whatever the statements before made of its rows.
+3. `in M parts`: experts c·M to c·M + M − 1 are one copy, of which the s-th has the units s·f/M to
+   (s + 1)·f/M − 1. It has them in front, and the statement leaves the others out. M times its matrix reads
+   them, since each part has the M-th part of the weight of a copy (He et al. 2024, section 4.2).
+4. A router is new: R ~ N(0, DEVIATION), whatever the statements before made of its rows. All parts of a copy
+   have one row, so that they are chosen together.
 
 Every draw is keyed by the statement, the network, its layer, and the number of the tensor within it.
 """
@@ -21,13 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.algebra.draws import Draws
-from growc.algebra.indexmap import Bools
+from growc.algebra.indexmap import Bools, Ints
 from growc.algebra.space import Space, atoms_of, find
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Upcycled, Value
 from growc.ir.lowered_statement import Sizes
 from growc.passes.compilation import Request
 from growc.passes.layers.layer_runs import Layers
+from growc.passes.upcycling.networks import parts_of
 from growc.passes.upcycling.units import unit_numbers
 from growc.plans.plan import DRAWN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise, Within
 from growc.recipe import syntax_tree as ast
@@ -67,14 +72,27 @@ class Stacked:
         count = len(order.units)
         ones, none = np.ones(count), np.zeros(count, dtype=np.int64)
         if self.mark.router:
-            yield self.step(order.axis, LeafStep(1, order.units, ones, none))
-            rows = sizes.of(self.spaces[1 - order.axis])[0]
-            drawn = np.full(rows, DEVIATION), np.full(rows, DRAWN)
-            yield self.step(1 - order.axis, LeafStep(rows, np.full(rows, -1), *drawn, self.draws.key))
+            yield from self.routed(order.axis, count, sizes.of(self.spaces[1 - order.axis])[0])
             return
+        weight = ones * self.parts if self.mark.reads else ones
         within = self.within(count, sizes)
-        copies = LeafStep(1, order.units, ones, none, noise=self.noise(count), within=within)
+        copies = LeafStep(1, order.units, weight, none, noise=self.noise(count), within=within)
         yield self.step(order.axis, copies)
+
+    @property
+    def parts(self) -> int:
+        """How many experts are one copy together."""
+        return parts_of(self.statement)
+
+    def routed(self, axis: int, count: int, rows: int) -> Iterator[AxisStep]:
+        """Give the steps of a router: rows that are drawn, the same for all parts of a copy."""
+        copies = count // self.parts
+        none = np.zeros(count, dtype=np.int64)
+        yield self.step(axis, LeafStep(1, none[:copies], np.ones(copies), none[:copies]))
+        drawn = np.full(rows, DEVIATION), np.full(rows, DRAWN)
+        yield self.step(1 - axis, LeafStep(rows, np.full(rows, -1), *drawn, self.draws.key))
+        if self.parts > 1:
+            yield self.step(axis, LeafStep(copies, np.arange(count) // self.parts, np.ones(count), none))
 
     @staticmethod
     def step(axis: int, leaf: LeafStep) -> AxisStep:
@@ -82,13 +100,18 @@ class Stacked:
         return AxisStep(axis, Layout("leaf", (), leaf), "makes", NAME)
 
     def within(self, count: int, sizes: Sizes) -> Within | None:
-        """Give the units of every expert: those of the network, but for some that are drawn."""
-        if self.inner is None or not self.statement.reset:
+        """Give the units of every expert: its part of the network's in front, some of which are drawn."""
+        if self.inner is None or (not self.statement.reset and self.parts == 1):
             return None
         axis = next(k for k, space in enumerate(self.spaces) if self.inner in atoms_of([space]))
         units = unit_numbers(self.spaces[axis], self.inner, sizes)
-        index = np.tile(np.arange(len(units)), (count, 1))
-        index[self.drawn(count, sizes.of(self.inner)[0])[:, units] & (units >= 0)] = -1
+        size = sizes.of(self.inner)[0]
+        own = size // self.parts
+        first = np.arange(count) % self.parts * own
+        index = moved_units(units, (np.arange(size) + first[:, None]) % size)
+        drawn = np.zeros((count, size), dtype=bool)
+        drawn[:, :own] = self.drawn(count, own)
+        index[drawn[:, units] & (units >= 0)] = -1
         behind = int(np.prod([sizes.of(space)[0] for space in self.spaces[axis + 1 :]], dtype=np.int64))
         reader = self.use.reader
         scales = reader is not None and reader.treatment == "multiply"
@@ -117,6 +140,19 @@ class Stacked:
         return Noise(self.draws.at("noise").key, self.statement.noise, rows, np.arange(count))
 
 
+def moved_units(units: Ints, order: Ints) -> Ints:
+    """Where the elements of an axis come from, whose units take another order in each row.
+
+    units: for each element its unit, -1 for none. order: shape (rows, units), the unit that each place takes.
+    An element keeps its number among those of its unit.
+    """
+    without = np.count_nonzero(units < 0)
+    places = np.argsort(units, kind="stable")[without:].reshape(order.shape[1], -1)
+    index = np.tile(np.arange(len(units)), (len(order), 1))
+    index[:, places] = places[order]
+    return index
+
+
 def stacked(c: Request) -> list[Stacked]:
     """How the stored tensors of all mixtures are made. Raises GrowError (G304)."""
     said = {b.number: b for b in c.statements}
@@ -137,8 +173,8 @@ def stacked(c: Request) -> list[Stacked]:
         )
         spaces = c.axes.of(use)
         units = list(dict.fromkeys(atom for atom in atoms_of(spaces) if atom in inner))
-        if len(units) > 1 and statement.reset:
-            message = "the units of the network are numbered by several axes, and `reset` draws those of one"
+        if len(units) > 1 and (statement.reset or statement.parts):
+            message = "several axes number the units of the network: `reset` and `parts` take one"
             raise GrowError(Diagnostic("G304", message, statement.span))
         first = units[0] if units else None
         of_units = draws.at(layer, "units")

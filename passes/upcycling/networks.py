@@ -38,6 +38,7 @@ def mixtures(c: Analysis, asked: Sequence[Bound]) -> list[Mixture]:
         inside = region.of(targets, "ffn", statement.axis.span)
         region.require(inside, "ffn", statement.axis.span)
         count, top = (evaluate(expr, lambda size: 0) for expr in (statement.count, statement.top))
+        parts = parts_of(statement)
         for number, axis in enumerate(inside):
             try:
                 network = networks.network(axis.spaces)
@@ -50,8 +51,13 @@ def mixtures(c: Analysis, asked: Sequence[Bound]) -> list[Mixture]:
                 related = ((taken[network.gives].statement.span, "the first one"),)
                 raise GrowError(Diagnostic("G304", message, statement.span, related=related))
             taken[network.gives] = bound
-            found.append(Mixture(bound.number, number, network, count, top))
+            found.append(Mixture(bound.number, number, network, count, top, parts))
     return found
+
+
+def parts_of(statement: ast.Upcycle) -> int:
+    """How many experts are one copy of the network together."""
+    return 1 if statement.parts is None else evaluate(statement.parts, lambda size: 0)
 
 
 def in_order(bound: Bound, statements: Sequence[Bound]) -> None:

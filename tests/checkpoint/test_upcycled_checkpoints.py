@@ -40,6 +40,47 @@ def dense(folder: Path, kind: type[Any] = LlamaForCausalLM, **more: Any) -> Path
     return folder
 
 
+@pytest.mark.parametrize("kind", ["MixtralForCausalLM", "Qwen3MoeForCausalLM"])
+def test_parts_of_copies_become_narrower_experts_of_a_class(tmp_path: Path, kind: str) -> None:
+    more: dict[str, Any] = {"model_type": "qwen3"} if kind.startswith("Qwen3") else {}
+    dense_kind = transformers.Qwen3ForCausalLM if more else LlamaForCausalLM
+    source = dense(tmp_path / "dense", dense_kind, **({"head_dim": 8} if more else {}))
+    recipe = "upcycle ffn to experts 8 top 4 with cyclic copy in 2 parts\nexpect exact"
+    done = growc.apply(recipe, source, tmp_path / "mixture", model_class=f"transformers:{kind}")
+    assert done.verification is not None
+    assert done.verification.relative <= done.verification.limit
+    mixture = getattr(transformers, kind).from_pretrained(tmp_path / "mixture")
+    before = dense_kind.from_pretrained(source).state_dict()
+    after = mixture.state_dict()
+    down = before["model.layers.1.mlp.down_proj.weight"]
+    for e in range(8):
+        own = slice(e % 2 * 24, e % 2 * 24 + 24)
+        assert torch.equal(after["model.layers.1.mlp.experts.down_proj"][e], 2 * down[:, own])
+
+
+def test_reset_reaches_all_tensors_of_an_expert(tmp_path: Path) -> None:
+    """The units that are drawn are the same in gate, up and down; the rest are copies."""
+    source = dense(tmp_path / "llama")
+    recipe = "upcycle ffn to experts 8 top 2 with cyclic copy reset 0.5 seed 1"
+    done = growc.apply(
+        recipe, source, tmp_path / "mixture", model_class="transformers:MixtralForCausalLM", check=False
+    )
+    assert not done.plan.certificate.exact
+    before = LlamaForCausalLM.from_pretrained(source).state_dict()
+    after = MixtralForCausalLM.from_pretrained(tmp_path / "mixture").state_dict()
+    gate_up, down = (after[f"model.layers.0.mlp.experts.{name}"] for name in ("gate_up_proj", "down_proj"))
+    mlp = "model.layers.0.mlp"
+    for e in range(8):
+        kept = [
+            (gate_up[e, :48] == before[f"{mlp}.gate_proj.weight"]).all(dim=1),
+            (gate_up[e, 48:] == before[f"{mlp}.up_proj.weight"]).all(dim=1),
+            (down[e] == before[f"{mlp}.down_proj.weight"]).all(dim=0),
+        ]
+        assert [int(one.sum()) for one in kept] == [24, 24, 24]
+        assert torch.equal(kept[0], kept[1])
+        assert torch.equal(kept[0], kept[2])
+
+
 def test_a_llama_becomes_a_mixtral_that_computes_the_same_and_trains(tmp_path: Path) -> None:
     """The acceptance: exact, every expert the source's network, loaded by transformers, and trained."""
     source = dense(tmp_path / "llama")

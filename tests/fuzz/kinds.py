@@ -32,6 +32,8 @@ STATEMENTS = (
     "stack layers to 2 * layers by whole",
     "untie head",
     "upcycle ffn to experts 3 top 2 with cyclic copy noise 0.1",
+    "upcycle ffn to experts 3 top 2 with cyclic copy reset 0.5",
+    "upcycle ffn to experts 4 top 2 with cyclic copy in 2 parts",
 )
 IMPORTANCE = 'measure importance on "inputs.npz"\nsubclone ffn to ffn / 2 by importance'
 

@@ -11,7 +11,8 @@ def later_recipe(c: Choices, net: Net) -> str:
     """A random recipe, each statement of which is a later one where there is one like it."""
     lines = [_later(c, line) for line in random_recipe(c, net).splitlines()]
     if "ffn" in net.roles and c.chance(15):
-        lines.append(f"upcycle ffn to experts 3 top {c.pick('1', '2', '3')} with cyclic copy")
+        parts = c.pick("", "", " reset 0.5", " in 2 parts")
+        lines.append(f"upcycle ffn to experts 4 top {c.pick('2', '4')} with cyclic copy{parts}")
     return "\n".join(lines)
 
 

@@ -25,6 +25,7 @@ from growc.render.inspection import inspect_data
 TINY = ROOT / "examples/models"
 E, K, F, H = 5, 2, 12, 8
 UPCYCLE = f"upcycle ffn to experts {E} top {K} with cyclic copy"
+PARTS = "upcycle ffn to experts 6 top 3 with cyclic copy in 3 parts"
 NOISY = f"{UPCYCLE} noise 0.5 seed 7"
 
 
@@ -63,8 +64,8 @@ def test_weights_are_the_papers_formulas(tmp_path: Path) -> None:
 
 
 def test_reset_draws_units_of_every_expert(tmp_path: Path) -> None:
-    """floor(P·f) units of each expert, the same for what makes and reads them: mean(W) + std(W)·z in matrices,
-    0 in vectors (Nakamura et al. 2025, section 3.2); all other entries are copies.
+    """floor(P·f) units of each expert, the same for what makes and reads them: mean(W) + std(W)·z in
+    matrices, 0 in vectors (Nakamura et al. 2025, section 3.2); all other entries are copies.
     """
     source = stream(tmp_path / "m.onnx")
     recipe = f"{UPCYCLE} reset 0.45 seed 7"
@@ -133,12 +134,41 @@ def test_reset_is_a_gap_that_names_the_router(tmp_path: Path) -> None:
     judge(recipe, stream(tmp_path / "m.onnx"), tmp_path / "out.onnx").assert_gap("units of experts", "scores")
 
 
+def test_parts_of_a_copy_are_chosen_together(tmp_path: Path) -> None:
+    """Expert c·M + s has the s-th part of the units, M times its matrix reads them, and all parts of a copy
+    have one row in the router (He et al. 2024, section 4.2).
+    """
+    source = stream(tmp_path / "m.onnx")
+    recipe = "upcycle ffn to experts 6 top 4 with cyclic copy in 2 parts seed 7"
+    judged = judge(recipe, source, tmp_path / "out.onnx")
+    judged.assert_exact()
+    before, after = stored(source), stored(judged.path)
+    for e in range(6):
+        own = slice(e % 2 * F // 2, (e % 2 + 1) * F // 2)
+        np.testing.assert_array_equal(after["up_weight"][e], before["up_weight"][:, own])
+        np.testing.assert_array_equal(after["up_bias"][e, 0], before["up_bias"][own])
+        np.testing.assert_array_equal(after["down_weight"][e], 2 * before["down_weight"][own])
+        np.testing.assert_array_equal(after["down_bias"][e, 0], before["down_bias"])
+    [router] = (array for array in after.values() if array.shape == (H, 6))
+    drawn = 0.02 * normal(Draws.of(7, 1, "experts", "", 0).at(0, 4).at(0), H * 3).reshape(H, 3)
+    np.testing.assert_allclose(router, drawn.repeat(2, axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["tiny-gpt", "tiny-llama", "tiny-bert", "tiny-vit", "tiny-t5"])
+def test_parts_of_copies_are_exact_in_every_model(tmp_path: Path, name: str) -> None:
+    recipe = "upcycle ffn to experts 8 top 4 with uniform copy in 4 parts"
+    judge(recipe, TINY / f"{name}.onnx", tmp_path / "m.onnx").assert_exact()
+
+
 COMBINED = {
     "others before": f"widen hidden to 16 with cyclic copy\nwiden ffn to 18 with uniform copy\n{UPCYCLE}",
     "others behind": f"{UPCYCLE}\nwiden ffn to 24 with tail copy\nwiden hidden to 32 with cyclic copy",
     "all experts": "upcycle ffn to experts 3 top 3 with last copy\nexpect experts == 3",
     "one of them": "upcycle ffn to experts 3 top 1 with tail copy",
     "a single one": "upcycle ffn to experts 1 top 1 with neighbor copy",
+    "parts, others before": f"widen ffn to 18 with uniform copy\n{PARTS}",
+    "parts, others behind": f"{PARTS}\nwiden ffn to 10 with tail copy\nwiden hidden to 16 with cyclic copy",
+    "parts in another order": f"{PARTS}\nreorder experts by random seed 5",
     "in another order afterwards": f"{UPCYCLE}\nreorder experts by random seed 5",
 }
 

@@ -124,7 +124,7 @@ class Fit:
             if kind == INNER and inner.weight is not None
         )
         values: dict[Field, object] = dict(self.decided)
-        for kind, wanted in ((EXPERT, first.experts), (INNER, width)):
+        for kind, wanted in ((EXPERT, first.experts), (INNER, width // first.parts)):
             axes = self.axes(start, kinds, kind)
             if not axes:
                 message = f"`{self.kind.__name__}` has no experts that stand in a stack"
@@ -153,10 +153,11 @@ class Fit:
         for path, value in self.whole(values):
             if not isinstance(value, int) or any(size % value for size in axes.values()):
                 continue
+            tried = wanted if value != wanted else 2 * wanted  # a field that changes nothing fits no size
             with Attempt():
-                shapes = shapes_of(build(self.config({**values, path: wanted})))
+                shapes = shapes_of(build(self.config({**values, path: tried})))
                 after = {(n, k): shapes[n][k] for n, k in axes if n in shapes and k < len(shapes[n])}
-                if after == {place: size // value * wanted for place, size in axes.items()}:
+                if after == {place: size // value * tried for place, size in axes.items()}:
                     return [] if value == wanted else [(path, wanted)]
         return []
 
@@ -227,12 +228,11 @@ class Fit:
             said = " and ".join(map(str, sorted(top))) or "no"
             raise OtherwiseError(f"it chooses {said} experts, and {mixture.top} are planned")
         dense = Region.of(self.source.graph, network.given, network.gives)
-        weights = [(use, use.weight) for use in network.stacks if use.weight is not None]
-        names = [weight.name for _, weight in weights]
-        sources = [(kinds.of(use), weight.shape) for use, weight in weights]
+        parts = [kinds.parts(mixture, use) for use in network.stacks]
+        sources = [(one.kinds, one.shape) for one in parts]
         try:
             for held in places(region, Kinds(made), sources, held_model(made).holder.stored):
-                if computes_the_same(dense, names, region, held):
+                if computes_the_same(dense, parts, region, held):
                     return held
         except UnplacedError as error:
             raise OtherwiseError(str(error)) from error

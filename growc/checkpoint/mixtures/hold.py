@@ -84,7 +84,8 @@ class MixtureWeights(GrownWeights[H]):
     def stack(self, plan: WeightPlan) -> Array:
         """A tensor of the network for each expert."""
         made = execute(plan, self.source.read(plan.source).reshape(plan.before), self.source.read)
-        return made.reshape(plan.after[0], *self.source.entry(plan.source).shape)
+        rank = len(self.source.entry(plan.source).shape)
+        return made.reshape(plan.after[0], *plan.after[-rank:])
 
     def reads(self, name: str, rows: range) -> int:
         """How many bytes of the source are read for some rows of a tensor of the result: for experts, all."""

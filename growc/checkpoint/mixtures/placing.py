@@ -14,12 +14,15 @@ from itertools import permutations, product
 
 import numpy as np
 
-from growc.algebra.indexmap import Array
+from growc.algebra.indexmap import Array, Ints
 from growc.algebra.space import Space, atoms_of
 from growc.checkpoint.mixtures.region import Region
 from growc.ir.graph import Value
+from growc.ir.lowered_statement import Sizes
 from growc.passes.axes.routing import fewest
 from growc.passes.compilation import Analysis
+from growc.passes.edits import Mixture
+from growc.passes.upcycling.units import unit_numbers
 
 CLOSE = 1e-4
 """What rounding leaves of a difference, relative to the largest number."""
@@ -30,6 +33,36 @@ EXPERT, INNER, OUTER = "efh"
 
 class UnplacedError(Exception):
     """Why no tensors of a mixture can hold those of a network."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A stored tensor of a network, and what each expert has of it. kinds: a letter for each axis. units: of
+    each element along the axis of inner units, the unit; None where it has no such axis. count: how many
+    experts are one copy together. factor: what each part is multiplied by.
+    """
+
+    name: str
+    kinds: str
+    whole: tuple[int, ...]
+    units: Ints | None
+    count: int
+    factor: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what one expert has."""
+        inner = [1 if kind != INNER else self.count for kind in self.kinds]
+        return tuple(size // parts for size, parts in zip(self.whole, inner, strict=True))
+
+    def stack(self, tensor: Array, experts: int) -> Array:
+        """What all experts have of a tensor: experts first."""
+        if self.units is None or self.count == 1:
+            return np.broadcast_to(tensor, (experts, *tensor.shape))
+        size, axis = (int(self.units.max()) + 1) // self.count, self.kinds.index(INNER)
+        own = [np.flatnonzero(self.units // size == part) for part in range(self.count)]
+        cut = [tensor.take(places, axis) * self.factor for places in own]
+        return np.stack([cut[e % self.count] for e in range(experts)])
 
 
 @dataclass(frozen=True)
@@ -47,6 +80,16 @@ class Kinds:
             named = (EXPERT, self.named("experts")), (INNER, self.named("ffn"))
             kinds += next((kind for kind, found in named if atoms & found), OUTER)
         return kinds
+
+    def parts(self, mixture: Mixture, use: Value) -> Parts:
+        """What each expert of a mixture has of a stored tensor of its network."""
+        assert use.weight is not None
+        kinds, spaces = self.of(use), self.analysis.axes.of(use)
+        named = self.named("ffn")
+        inner = [(space, atom) for space in spaces for atom in atoms_of([space]) if atom in named]
+        units = unit_numbers(*inner[0], Sizes()) if inner else None
+        factor = mixture.parts if use is mixture.network.inner else 1
+        return Parts(use.weight.name, kinds, use.weight.shape, units, mixture.parts, factor)
 
     def named(self, name: str) -> set[Space]:
         """The atoms of an axis."""
@@ -155,18 +198,21 @@ def chosen(region: Region, analysis: Analysis) -> set[int]:
 
 
 def computes_the_same(
-    network: Region, names: Sequence[str], mixture: Region, held: Mapping[str, Place]
+    network: Region, parts: Sequence[Parts], mixture: Region, held: Mapping[str, Place]
 ) -> bool:
     """Whether a mixture of equal experts computes what the network does, whatever scores them."""
     random = np.random.default_rng(0)
     x = random.standard_normal([size[0] for size in network.given.sizes or ()]).astype(np.float32)
-    there = {v.weight.name: v.weight.shape for v in network.uses if v.weight is not None}
-    tensors = [(random.standard_normal(there[n]) / np.sqrt(there[n][-1])).astype(np.float32) for n in names]
-    expected = network.computed(x, dict(zip(names, tensors, strict=True)))
+    tensors = {
+        one.name: (random.standard_normal(one.whole) / np.sqrt(one.whole[-1])).astype(np.float32)
+        for one in parts
+    }
+    expected = network.computed(x, tensors)
     router = next(place for place in held.values() if place.router)
     count = _sizes(router.kinds, router.shape)[EXPERT]
-    stacks = {k: np.broadcast_to(tensor, (count, *tensor.shape)) for k, tensor in enumerate(tensors)}
-    scores = random.standard_normal((x.shape[-1], count)).astype(np.float32)
+    stacks = {k: one.stack(tensors[one.name], count) for k, one in enumerate(parts)}
+    copies = random.standard_normal((x.shape[-1], count // parts[0].count)).astype(np.float32)
+    scores = copies.repeat(parts[0].count, axis=1)
     found = mixture.computed(x, {name: place.filled(stacks, scores) for name, place in held.items()})
     if expected is None or found is None or expected.shape != found.shape:
         return False

@@ -92,7 +92,11 @@ def _upcycled(pick: Random) -> str:
     count = pick.choice([1, 2, 3, 4])
     noise = " noise 0.1" if pick.random() < 0.2 else ""
     fill = pick.choice([fill for fill in FILLS if fill.endswith("copy")])
-    return f"upcycle ffn to experts {count} top {pick.randint(1, count)} with {fill}{noise}"
+    top = pick.randint(1, count)
+    noise += " reset 0.5" if pick.random() < 0.2 else ""
+    if pick.random() < 0.3:
+        return f"upcycle ffn to experts {2 * count} top {2 * top} with {fill}{noise} in 2 parts"
+    return f"upcycle ffn to experts {count} top {top} with {fill}{noise}"
 
 
 def _width(pick: Random, verb: str, name: str, sizes: Sequence[int]) -> str:

@@ -157,7 +157,7 @@ class _Inserting(Writer):
         name = str(old.name)
         old.name = self.unused(f"{name}.before")
         value = self.fresh(name, _reshaped(tensor, shape))
-        return self.marked(value, 0, self.mark(self.parts[use]))
+        return self.marked(value, 0, self.mark(self.parts[use], reads=use is self.network.inner))
 
     def fresh(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """A stored tensor of exactly this name."""
@@ -171,9 +171,9 @@ class _Inserting(Writer):
         value.meta[ORDER] = Order(axis, np.zeros(count, dtype=np.int64), 1, "experts")
         return value
 
-    def mark(self, part: int, *, router: bool = False) -> Upcycled:
+    def mark(self, part: int, *, router: bool = False, reads: bool = False) -> Upcycled:
         """What a stored tensor is of the mixture."""
-        return Upcycled(self.mixture.statement, self.mixture.number, part, router)
+        return Upcycled(self.mixture.statement, self.mixture.number, part, router, reads)
 
     def without_experts(self, node: Node) -> None:
         """Sizes that were asked of what one network makes."""
