@@ -174,11 +174,11 @@ class Layout:
             return (self.kind, *(p.signature for p in self.parts))
         s, n = self.step, self.step.noise
         arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes(), s.std, s.around_mean)
-        arrays += () if s.within is None else s.within.signature
+        within = () if s.within is None else s.within.signature
         if n is None:
-            return (*arrays, s.key, s.block, s.factors)
+            return (*arrays, *within, s.key, s.block, s.factors)
         balance = b"" if n.balance is None else n.balance.tobytes()
-        return (*arrays, s.key, s.block, s.factors, n.key, n.scale, n.rows.tobytes(), balance)
+        return (*arrays, *within, s.key, s.block, s.factors, n.key, n.scale, n.rows.tobytes(), balance)
 
     def as_map(self) -> IndexMap:
         """The whole axis's map; rows that are no copy are junk or zero."""

@@ -161,8 +161,8 @@ class _Pool:
             made["noise"] = {"key": str(n.key), "scale": n.scale, **rows}
         if step.within is not None:
             w = step.within
-            made["within"] = {"index": w.index.tolist(), "behind": w.behind, "filler": w.filler}
-            made["within"] |= {"key": str(w.key)}
+            inside: dict[str, Json] = {"index": w.index.tolist(), "behind": w.behind}
+            made["within"] = {**inside, "filler": w.filler, "key": str(w.key)}
         return made
 
 

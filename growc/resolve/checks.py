@@ -124,9 +124,7 @@ def _upcycled(statement: rc.Upcycle) -> Iterator[Diagnostic]:
     yield from _seeded(statement.seed)
 
 
-def _in_parts(
-    statement: rc.Upcycle, expr: rc.Expr, count: int | None, top: int | None
-) -> Iterator[Diagnostic]:
+def _in_parts(statement: rc.Upcycle, expr: Expr, count: int | None, top: int | None) -> Iterator[Diagnostic]:
     """All parts of a copy are chosen together, so their number divides that of experts and of chosen ones."""
     yield from at_least(1, expr, "a number of parts")
     yield from fixed(expr, "a number of parts")
