@@ -1,1 +1,1 @@
-"""From statements to maps on spaces, and to layers in their new order."""
+"""Lowering of statements to index maps on spaces, and to a new order of layers."""

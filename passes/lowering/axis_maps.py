@@ -1,7 +1,7 @@
-"""The map of every atom that one statement resizes: by its fill, or by its ranking.
+"""Index maps for the atoms that one statement resizes, from its fill or its ranking.
 
 Needs: a statement, one of its axes, sizes before and after. Gives: a `Request` for each atom, in its stage.
-Raises GrowError (G301, G304, G305, G313) for what an axis cannot take.
+Raises GrowError (G301, G304, G305, G309, G313) if an axis cannot follow the statement.
 """
 
 from __future__ import annotations
@@ -35,12 +35,16 @@ from growc.recipe.ranking_rules import RANKINGS
 from growc.resolve.bound import Bound
 
 Resizing = ast.Widen | ast.Subclone | ast.Reorder
-"""Statements that map axes."""
+"""Statements that map axes to index maps."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """What one statement asks of one axis."""
+    """One statement applied to one axis.
+
+    place: the axis's ordinal among the targets of the statement, which seeds its random numbers.
+    after: the size that the statement gives the axis.
+    """
 
     stage: Stage
     bound: Bound
@@ -58,7 +62,10 @@ class Ask:
 
 @dataclass
 class Requests:
-    """Puts requests into stages. `size_of` evaluates a size for an axis, as an ask has it."""
+    """Puts requests into stages.
+
+    size_of: evaluates a size expression for one `Ask`.
+    """
 
     roles: Roles
     axes: Axes
@@ -67,19 +74,19 @@ class Requests:
     size_of: Callable[[Expr, Ask], int]
     computed: dict[Space, Reason] = field(init=False)
     taken: int = 0
-    """Bytes of memory that the maps take that were asked for so far."""
+    """Bytes of memory that the maps requested so far take."""
 
     def __post_init__(self) -> None:
         self.computed = computed_along(self.axes)
 
     @cached_property
     def holders(self) -> Counter[Space]:
-        """How many axes of weights each atom is a part of."""
+        """The number of axes of weights that each atom is a part of."""
         spaces = (space for use in self.axes.graph.uses() for space in self.axes.of(use))
         return Counter(atoms_of(spaces))
 
     def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
-        """Map a row-major product of spaces."""
+        """Map a row-major product of spaces from `before` to `after` units."""
         if ask.stage.axis == "channels":
             spaces, before, after = self.inside_groups(ask, spaces, before, after)
         if before != after and self.has_come(ask.stage, spaces, after):
@@ -95,8 +102,8 @@ class Requests:
                 self.put(ask, self.ranked(ask, ask.statement, place, k))
 
     def has_come(self, stage: Stage, spaces: Sequence[Space], after: int) -> bool:
-        """Whether a product has its size by a factor that another axis of the statement shares: channels that
-        are shuffled have the factors of those before, in another order.
+        """Whether a product already has its size through a factor that it shares with another axis of the
+        statement. Shuffled channels have the factors of the channels before them, in another order.
         """
         mapped = [x for x in map(find, atoms_of(spaces)) if x in stage.requests]
         if not mapped:
@@ -107,16 +114,19 @@ class Requests:
         return sizes.product(spaces) == after
 
     def put(self, ask: Ask, request: Request) -> None:
-        """One atom takes a map."""
+        """Give one atom its map."""
         self.unmoved(ask, request.space, request.map.index, request.map.source)
         ask.stage.requests[request.space] = request
         self.rankings.follow(request.space, request.map)
 
     def unmoved(self, ask: Ask, space: Space, index: Ints, source: int) -> None:
-        """Units that computed numbers tell apart stay where they are. Shape of `index`: (…, units)."""
+        """Raise FixedError (G304) if the map moves units that computed numbers tell apart.
+
+        Shape of `index`: (…, units). source: the number of units before.
+        """
         reason = self.computed.get(space)
-        left = min(source, index.shape[-1])
-        if reason is not None and (index[..., :left] != np.arange(left)).any():
+        overlap = min(source, index.shape[-1])
+        if reason is not None and (index[..., :overlap] != np.arange(overlap)).any():
             assert isinstance(reason.node, Node)
             node = reason.node.name or reason.node.op
             cause = f"{reason.cause}, at `{node}`"
@@ -124,21 +134,24 @@ class Requests:
             raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
     def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
-        """The map of a fill."""
+        """The request for an atom that a fill widens."""
         space, unit, fill = find(place.space), place.unit, FILLS[statement.fill.name]
         self.taken += OF_UNIT * place.after * (1 + self.holders[space])
         require(f"`{ask.stage.axis}` of {ask.after}", self.taken, size_span(statement))
-        made = fill.map(place.before // unit, place.after // unit, ask.draws.at("g"))
+        index_map = fill.map(place.before // unit, place.after // unit, ask.draws.at("g"))
         if space.addressed is not None:
-            made = appended(made)
+            index_map = appended(index_map)
         if part := options_of(statement).reset:
-            fill, made = reset(fill, made, part, ask.draws.at("reset"))
-        new = np.repeat(new_units(made), unit)
-        made = made if unit == 1 else made.kron(IndexMap.identity(unit))
-        return Request(space, fill, made, new, ask.draws, unit)
+            fill, index_map = reset(fill, index_map, part, ask.draws.at("reset"))
+        new = np.repeat(new_units(index_map), unit)
+        index_map = index_map if unit == 1 else index_map.kron(IndexMap.identity(unit))
+        return Request(space, fill, index_map, new, ask.draws, unit)
 
     def ranked(self, ask: Ask, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int) -> Request:
-        """The units that rank highest, or all in their new order."""
+        """The request for an atom whose units a ranking selects or reorders.
+
+        Raises GrowError (G309) for rankings that average.
+        """
         ranking, draws = statement.ranking, ask.draws.at(ordinal)
         if RANKINGS[ranking.name].averages:
             message = (
@@ -151,12 +164,12 @@ class Requests:
         else:
             self.rankings.allow(None, [place.space], ranking.span)
             index = self.rankings.order(statement, [place.space], draws)
-        made = chosen(ask, place.space, place.before, index)
-        share = self.rankings.share(statement, place.space, made.map) if made.drops else None
-        return replace(made, share=share) if made.drops else made
+        request = chosen(ask, place.space, place.before, index)
+        share = self.rankings.share(statement, place.space, request.map) if request.drops else None
+        return replace(request, share=share) if request.drops else request
 
     def placing(self, ask: Ask) -> Placing:
-        """Where maps of this axis go."""
+        """How the map of this axis is assigned to atoms."""
         statement = ask.statement
         front = isinstance(statement, ast.Widen) and FILLS[statement.fill.name].whole_runs
         name, span = statement.axis.name, statement.axis.span
@@ -168,15 +181,15 @@ class Requests:
         statement = ask.statement
         if isinstance(statement, ast.Reorder):
             return self.placing(ask).all_of(spaces)
-        said = options_of(statement).block
-        block = 1 if said is None else self.size_of(said, ask)
-        if said is not None and (block < 1 or before % block or after % block):
+        block_expr = options_of(statement).block
+        block = 1 if block_expr is None else self.size_of(block_expr, ask)
+        if block_expr is not None and (block < 1 or before % block or after % block):
             message = f"{before} and {after} are not both multiples of {block}"
-            raise GrowError(Diagnostic("G305", message, said.span))
+            raise GrowError(Diagnostic("G305", message, block_expr.span))
         return self.placing(ask).resized(spaces, before, after, block)
 
     def fixed(self, ask: Ask) -> FixedError | None:
-        """Why the axis cannot change, whatever its size."""
+        """Why the axis cannot change to any size; None if it can."""
         spaces = ask.target.spaces
         size = self.sizes.product(spaces)
         try:
@@ -192,7 +205,10 @@ class Requests:
     def inside_groups(
         self, ask: Ask, spaces: Sequence[Space], before: int, after: int
     ) -> tuple[list[Space], int, int]:
-        """The factors of channels that do not count groups, and their size before and after."""
+        """The factors of channels that do not count groups, with their size before and after.
+
+        Raises GrowError (G301, G304) because the number of groups stays.
+        """
         inner = [s for s in spaces if not all(x in self.roles.counters for x in leaves(s))]
         if not inner:
             placing = self.placing(ask)
@@ -206,15 +222,15 @@ class Requests:
         return inner, part, after // groups
 
     def agree(self, ask: Ask, space: Space, size: int) -> None:
-        """Axes of one name that share a space must want one size of it."""
-        have, axis = ask.stage.requests[space].map.size, ask.stage.axis
-        if have == size:
+        """Raise GrowError (G301) unless axes of one name that share a space ask for the same size."""
+        earlier, axis = ask.stage.requests[space].map.size, ask.stage.axis
+        if earlier == size:
             return
         named = isinstance(ask.statement.axis, ast.NamedAxis)
         raise GrowError(
             Diagnostic(
                 "G301",
-                f"`{axis}` are tied to each other: the same units would become {have} and {size}",
+                f"`{axis}` are tied to each other: the same units would become {earlier} and {size}",
                 size_span(ask.statement),
                 notes=tuple(why_same(self.axes, space)),
                 help=f"a size relative to today's, as `2 * {axis}`, suits all of them" if named else "",
@@ -224,17 +240,17 @@ class Requests:
 
 def chosen(ask: Ask, space: Space, before: int, index: Ints) -> Request:
     """The request for a choice of units."""
-    made = IndexMap.of(before, index)
-    return Request(find(space), None, made, np.zeros(len(index), dtype=bool), ask.draws)
+    index_map = IndexMap.of(before, index)
+    return Request(find(space), None, index_map, np.zeros(len(index), dtype=bool), ask.draws)
 
 
 def size_span(statement: Resizing) -> Span:
-    """What an error about a size points at."""
+    """The span that an error about a size points at."""
     return statement.axis.span if isinstance(statement, ast.Reorder) else statement.size.span
 
 
 def options_of(statement: Resizing) -> Options:
-    """What a statement says besides its fill or ranking."""
+    """The options of a statement, with the default of `rescale` for its kind."""
     if isinstance(statement, ast.Reorder):
         return Options()
     shrinks = isinstance(statement, ast.Subclone) and statement.axis.name in RESCALED

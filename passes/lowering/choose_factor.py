@@ -1,7 +1,7 @@
-"""Where the map of a named axis goes: which atoms of its spaces take which part of it.
+"""Assignment of an axis's map to the atoms of its spaces.
 
 Needs: the spaces of an axis, its sizes before and after. Gives: a `Place` for every atom that is mapped.
-Raises GrowError (G304, G305) where no atom can be.
+Raises GrowError (G304, G305) if no atom can take the map.
 """
 
 from __future__ import annotations
@@ -19,13 +19,18 @@ from growc.passes.axes.infer import Axes
 from growc.recipe.option_rules import CHOSEN
 
 APART = "its units are cut apart, one by one, and each has what reads it"
+"""Why an axis cannot change if the graph separates its units and each has readers of its own."""
 
 
 SINGLE = "each has a network of its own, and no stack holds them"
+"""Why an axis cannot change if each of its units is a separate network."""
 
 
 class FixedError(GrowError):
-    """An axis cannot change its size (G304), whatever the size. cause: why, and at which node."""
+    """An axis that cannot change to any size (G304).
+
+    cause: why, and at which node.
+    """
 
     def __init__(self, diagnostic: Diagnostic, cause: str) -> None:
         super().__init__(diagnostic)
@@ -34,7 +39,7 @@ class FixedError(GrowError):
 
 @dataclass(frozen=True)
 class Place:
-    """An atom, its size before and after, and how many of its elements one unit has."""
+    """An atom, its size before and after, and the number of its elements in one unit."""
 
     space: Space
     before: int
@@ -44,9 +49,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Placing:
-    """Places of the axis `name`, which the recipe names at `axis` and gives a size at `size`.
+    """Finds the atoms that take the map of the axis `name`.
 
-    `front`: of a product, the outermost factor that can takes the map, else the innermost one.
+    axis, size: where the recipe names the axis and its size.
+    front: whether the outermost factor of a product takes the map if it can; otherwise the innermost one.
     """
 
     axes: Axes
@@ -56,20 +62,22 @@ class Placing:
     size: Span
     front: bool = False
     at: Node | None = None
-    """The attention whose heads they are."""
+    """The attention that the heads belong to."""
     grows: bool = False
-    """Whether units are to be more, which what chooses from them does not follow."""
+    """Whether the axis grows. Rankings that choose units cannot always choose from more."""
 
     def fixed(self, space: Space) -> Reason | None:
-        """Why a space cannot take the map."""
+        """Why a space cannot take the map; None if it can."""
         return space.frozen or (space.chosen if self.grows and not self.follows(space) else None)
 
     def follows(self, space: Space) -> bool:
-        """Whether what chooses from units can be told to choose from more: their networks lie in a stack."""
+        """Whether the routers that choose units can choose from more: the units' networks must lie in a
+        stack.
+        """
         return self.name in CHOSEN and not self.axes.taken_singly(space)
 
     def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
-        """The atoms that take the map of a row-major product."""
+        """The atoms that take the map of a row-major product. Raises GrowError (G304, G305) if none can."""
         if not spaces:
             raise self.uncounted()
         if len(spaces) > 1:
@@ -93,7 +101,10 @@ class Placing:
         return [Place(space, before, after, block)]
 
     def all_of(self, spaces: Sequence[Space]) -> list[Place]:
-        """Every atom of an axis that keeps its size."""
+        """The atoms of an axis that keeps its size and can take a map.
+
+        Raises FixedError (G304) if there are none.
+        """
         atoms = dict.fromkeys(atoms_of(spaces))
         free = [x for x in atoms if self.fixed(x) is None]
         if not free:
@@ -131,26 +142,28 @@ class Placing:
         raise GrowError(Diagnostic("G305", message, self.size, help=f"use a multiple of {multiple}"))
 
     def _segments(self, space: Space, before: int, after: int, block: int) -> list[Place]:
-        found: list[Place] = []
+        places: list[Place] = []
         for part in space.parts:
             size = self.sizes.of(part)[0]
             if after * size % before:
                 cause = f"`{self.name}` has segments, and one of {size} units would not come out whole"
                 raise GrowError(Diagnostic("G305", cause, self.size))
-            found += self.resized([part], size, after * size // before, block)
-        return found
+            places += self.resized([part], size, after * size // before, block)
+        return places
 
     def apart(self, space: Space) -> FixedError:
-        """Units that are cut apart cannot go, and what would be left behind."""
-        for one in self.axes.experts:
-            if one.refusal is not None and find(self.axes.of(one.whole)[one.axis]) is find(space):
-                node = one.refusal.node
+        """The error for units that the graph takes apart, with the node that prevents their removal."""
+        for experts in self.axes.experts:
+            if experts.refusal is not None and find(self.axes.of(experts.whole)[experts.axis]) is find(space):
+                node = experts.refusal.node
                 assert isinstance(node, Node)
-                return self.refused(f"{APART}; `{node.name or node.kind}` ({node.kind}) {one.refusal.cause}")
+                return self.refused(
+                    f"{APART}; `{node.name or node.kind}` ({node.kind}) {experts.refusal.cause}"
+                )
         return self.refused(APART + self.where(space))
 
     def where(self, space: Space) -> str:
-        """The first node that reads or makes an axis which is this space, for what is said."""
+        """The first node that reads or makes an axis on this space, as text for a message."""
         for node in (instance.node for instance in self.axes.instances):
             values = (*node.operands, *node.outputs)
             if any(find(one) is find(space) for value in values for one in self.axes.of(value)):
@@ -158,29 +171,29 @@ class Placing:
         return ""
 
     def uncounted(self) -> FixedError:
-        """No axis of any tensor counts them."""
+        """The error for units that no axis of any tensor counts."""
         where = "" if self.at is None else _at(self.at)
         return self.refused(f"there is one, and nothing counts it{where}")
 
     def refused(
         self, cause: str, label: str = "", notes: tuple[str, ...] = (), remedy: str = ""
     ) -> FixedError:
-        """The axis cannot change."""
+        """The error for an axis that cannot change its size."""
         message = f"`{self.name}` cannot change its size: {cause}"
         return FixedError(Diagnostic("G304", message, self.axis, label, notes, remedy), cause)
 
     def frozen(self, space: Space) -> FixedError:
-        """The axis cannot change, and where it was frozen."""
+        """The error for a frozen axis, with the node that froze it."""
         from growc.passes.roles.why_tied import way_to_reason
 
-        found = next((x for x in [space, *leaves(space)] if self.fixed(x) is not None), space)
-        reason = self.fixed(found)
+        frozen_space = next((x for x in [space, *leaves(space)] if self.fixed(x) is not None), space)
+        reason = self.fixed(frozen_space)
         if reason is None:
             return self.apart(space)
         node, cause, remedy = reason.node, reason.cause, reason.remedy
         if not isinstance(node, Node):
             return self.refused(cause, "frozen", (), remedy)
-        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, found, reason)]
+        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, frozen_space, reason)]
         notes = (f"it comes there by {', '.join(way)}",) if way else ()
         return self.refused(f"{cause}, at `{node.name or node.kind}`", "frozen", notes)
 

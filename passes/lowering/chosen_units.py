@@ -1,7 +1,7 @@
-"""What chooses from units that become more, and how many it chooses from now on (`top EXPR`).
+"""Rankings that choose units of a growing axis, and how many they choose afterwards (`top EXPR`).
 
-Needs: the axis graph, the spaces of an axis. Gives: a `Choice` for every ranking whose numbers choose units
-of them. Raises GrowError (G304) where the number of chosen units is no axis that may change.
+Needs: the axis graph, the spaces of an axis. Gives: a `Choice` for every ranking that chooses units of the
+axis. Raises GrowError (G304, G312) if the number of chosen units cannot change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from growc.passes.lowering.axis_maps import Ask
 
 
 def rankings_of(axes: Axes, atoms: AbstractSet[Space]) -> Iterator[Node]:
-    """The rankings of units whose numbers are used."""
+    """The rankings of these units whose results are used."""
     used = {stop.ranking for node, stops in axes.routes.items() for stop in stops if stop.ranking is not node}
     for ranking, space in axes.ranked.items():
         if ranking in used and not atoms.isdisjoint(leaves(space)):
@@ -28,37 +28,38 @@ def rankings_of(axes: Axes, atoms: AbstractSet[Space]) -> Iterator[Node]:
 
 
 def choices_after(axes: Axes, ask: Ask, sizes: Sizes, count: int | None) -> list[Choice]:
-    """What chooses from an axis that grows. count: how many from now on (None: as many as now).
+    """The choices from an axis that grows. count: how many units are chosen afterwards; None keeps the
+    number.
 
-    Raises GrowError (G304, G312) where these cannot be chosen.
+    Raises GrowError (G304, G312) if that many cannot be chosen.
     """
     atoms, top = frozenset(atoms_of(ask.target.spaces)), ask.stage.options.top
-    found = []
+    choices = []
     for ranking in rankings_of(axes, atoms):
-        slots, now = frozenset(slots_of(axes, ranking)), chosen_now(axes, ranking, sizes)
-        after = now if count is None else count
-        found.append(Choice(ranking, find(axes.ranked[ranking]), slots, now, after))
+        slots, before = frozenset(slots_of(axes, ranking)), chosen_now(axes, ranking, sizes)
+        after = before if count is None else count
+        choices.append(Choice(ranking, find(axes.ranked[ranking]), slots, before, after))
     if top is None or count is None:
-        return found
-    if not found:
+        return choices
+    if not choices:
         message = f"nothing chooses from `{ask.stage.axis}`: all of them are used"
         raise GrowError(Diagnostic("G304", message, top.span, help="leave `top` out"))
     if not 1 <= count <= ask.after:
         message = f"{count} of {ask.after} units of `{ask.stage.axis}` cannot be chosen"
         raise GrowError(Diagnostic("G312", message, top.span))
-    for one in found:
-        if one.after != one.before:
-            require_slots(axes, one, top.span)
-    return found
+    for choice in choices:
+        if choice.after != choice.before:
+            require_slots(axes, choice, top.span)
+    return choices
 
 
 def chosen_now(axes: Axes, ranking: Node, sizes: Sizes) -> int:
-    """How many units a ranking chooses, as statements have left it."""
+    """The number of units that a ranking chooses after the statements so far."""
     return next((sizes.of(space)[0] for space in slots_of(axes, ranking)), fewest(ranking))
 
 
 def slots_of(axes: Axes, ranking: Node) -> Iterator[Space]:
-    """The axes of what a ranking gives along which its choices stand, where they are several."""
+    """The axes along which the results of a ranking list several chosen units."""
     scored = axes.ranked[ranking]
     given = ranking.required(0)
     place = next(k for k, space in enumerate(axes.of(given)) if find(space) is find(scored))
@@ -68,7 +69,7 @@ def slots_of(axes: Axes, ranking: Node) -> Iterator[Space]:
 
 
 def require_slots(axes: Axes, choice: Choice, span: Span) -> None:
-    """Raise GrowError (G304) where a ranking cannot choose another number of units."""
+    """Raise GrowError (G304) if a ranking cannot choose another number of units."""
     name = choice.ranking.name or choice.ranking.kind
     bearing = (use.weight for use in axes.graph.uses() if not choice.slots.isdisjoint(atoms_of(axes.of(use))))
     weight = next(bearing, None)

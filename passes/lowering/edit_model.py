@@ -1,7 +1,7 @@
-"""The model as its statements need it: heads without their tables, and key/value heads that can be averaged.
+"""Edits that statements need in the model: untied heads, separate key/value heads, experts, grafted layers.
 
-Needs: the statements, the analysed model. Gives: the model after all edits at once, analysed again. Raises
-GrowError (G307) where a scope of `untie head` holds no tied head.
+Needs: the statements, the analysed model. Gives: the edited model, analysed again. Raises GrowError: G307 if
+a scope of `untie head` holds no tied head; for `stack layers from`, G209, G302, G303 and G314.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ from growc.resolve.bound import Bound
 
 def edit_pass(c: Analysis) -> Request:
     """Heads without tables, groups of one for `by mean`, networks as mixtures; if any, the analysis again."""
-    asked = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
-    untied = heads_to_untie(asked, c.axes, c.roles.scopes, c.layers) if asked else frozenset()
+    untie_statements = [b for b in c.statements if isinstance(b.statement, ast.Untie)]
+    untied = (
+        heads_to_untie(untie_statements, c.axes, c.roles.scopes, c.layers)
+        if untie_statements
+        else frozenset()
+    )
     model = grafted(c)
     if any(averages(bound.statement) for bound in c.statements):
         edit = replace(groups_of_one(c.axes, c.roles, c.ties), packed=packed_heads(c.axes, c.roles))
@@ -37,25 +41,25 @@ def edit_pass(c: Analysis) -> Request:
     edited = c
     if untied or model is not c.model:
         edited = run(ANALYSIS, replace(c.part(Source), model=model, untied=untied))
-    if mixed := mixtures(edited, [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]):
-        edited = run(ANALYSIS, replace(edited.part(Source), model=edited.model.upcycle(mixed)))
+    if new_mixtures := mixtures(edited, [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]):
+        edited = run(ANALYSIS, replace(edited.part(Source), model=edited.model.upcycle(new_mixtures)))
     return Request(**vars(edited), first=c, edited=edited)
 
 
 def grafted(c: Analysis) -> Model:
-    """The model with the layers of a template, where a statement asks for these.
+    """The model with the layers of a template, if a statement asks for them.
 
-    Raises GrowError: G303 where the model has layers, G302 where the template has none or several runs, G314
-    where it is another model.
+    Raises GrowError: G303 if the model already has layers, G302 if the template has no run or several, G314
+    if the template is another model, G209 if the recipe also measures or matches.
     """
-    asked = [b.statement for b in c.statements if isinstance(b.statement, ast.StackFrom)]
-    if not asked:
+    stack_statements = [b.statement for b in c.statements if isinstance(b.statement, ast.StackFrom)]
+    if not stack_statements:
         return c.model
-    first, span = asked[0], asked[0].file.span
-    if c.layers.runs or len(asked) > 1:
+    first, span = stack_statements[0], stack_statements[0].file.span
+    if c.layers.runs or len(stack_statements) > 1:
         message = "`stack layers to N from` is for a model without layers"
         remedy = "`stack layers to N by ORDER` deepens a model that has some"
-        raise GrowError(Diagnostic("G303", message, asked[-1].span, help=remedy))
+        raise GrowError(Diagnostic("G303", message, stack_statements[-1].span, help=remedy))
     for bound in c.statements:
         if isinstance(bound.statement, ast.Measure | ast.Match):
             message = "this version does not measure or match a model whose layers come from a template"
@@ -70,8 +74,9 @@ def grafted(c: Analysis) -> Model:
 
 
 def asked_again(c: Request, statements: Sequence[Bound], inside: bool, kept: Kept) -> Request:
-    """The edited model of a request with more statements, of which less or nothing may change; analysed again
-    where the heads in parts count.
+    """The edited model of a request with other statements, of which less or nothing may change.
+
+    It is analysed again if `inside` changes, which says whether heads count in each part.
     """
     edited = c.edited
     if inside != c.inside:
@@ -80,15 +85,18 @@ def asked_again(c: Request, statements: Sequence[Bound], inside: bool, kept: Kep
 
 
 def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:
-    """The numbers of the tied heads that lie in the scopes of a statement."""
+    """The numbers of the tied heads in the scopes of these statements.
+
+    Raises GrowError (G307) if a scope has none.
+    """
     heads = [set(atoms_of(axes.of(tie.uses[0]))) for tie in tied_heads(axes)]
     untied: set[int] = set()
     for bound in asked:
         region = region_of(bound.scopes, scopes, axes, layers, bound.number)
         inside = region.inside
-        found = {k for k, atoms in enumerate(heads) if inside is None or atoms <= inside}
-        if not found and inside is not None:
+        heads_inside = {k for k, atoms in enumerate(heads) if inside is None or atoms <= inside}
+        if not heads_inside and inside is not None:
             message = f"no head that is tied to a table lies in {text_of(bound.scopes)}"
             raise GrowError(Diagnostic("G307", message, bound.statement.span))
-        untied |= found
+        untied |= heads_inside
     return frozenset(untied)

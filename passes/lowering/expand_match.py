@@ -1,7 +1,7 @@
-"""Sizes of models, and plain statements in the place of `match`.
+"""Sizes of models, and the expansion of `match` to plain statements.
 
-Needs: the resolved statements, what was found in the model. Gives: the statements without `match`. Raises
-GrowError (G310) for a file that gives no sizes, and what growc.resolve.match raises.
+Needs: the resolved statements, the analysed model. Gives: the statements without `match`. Raises GrowError
+(G310) for a file that gives no sizes, and what growc.resolve.match raises.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from growc.resolve.config_fields import sizes_of_config
 from growc.resolve.match import Known, matched
 
 PARTS = ("encoder", "decoder")
+"""Scopes whose sizes are matched separately."""
 Inspect = Callable[[Path], Analysis]
 
 
@@ -50,30 +51,33 @@ def match_pass(c: Request) -> Request:
 
 
 def sizes_after(c: Request, statements: Sequence[Bound]) -> Known:
-    """The sizes after some statements."""
+    """The sizes of the model after these statements."""
     sizes = lowered(c, statements, Depth()).sizes
     depth = depth_of(c, statements, Branches(c.axes, c.layers))
     return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
 
 
 def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int]) -> Known:
-    """The sizes of a model's axes, and `counts` of the layers of its runs, in all of it and in each part."""
+    """The sizes of a model's axes, in all of it and in each part.
+
+    counts: the number of layers of each run.
+    """
     grouped = any(group.size[0] > 1 or sizes.of(group)[0] > 1 for group in roles.groups())
-    found: dict[str, dict[str, tuple[int, ...]]] = {}
+    sizes_by_part: dict[str, dict[str, tuple[int, ...]]] = {}
     for part in ("", *(p for p in PARTS if p in roles.scopes.names)):
-        of: dict[str, tuple[int, ...]] = {}
+        sizes_by_role: dict[str, tuple[int, ...]] = {}
         for role, axes in roles.axes.items():
             inside = [a for a in axes if not part or roles.scopes.of(a.spaces) == {part}]
             if inside:
-                of[role] = tuple(dict.fromkeys(sizes.product(a.spaces) for a in inside))
+                sizes_by_role[role] = tuple(dict.fromkeys(sizes.product(a.spaces) for a in inside))
         runs = zip(layers.runs, counts, strict=True)
         numbers = tuple(dict.fromkeys(n for run, n in runs if part in ("", run.scope)))
-        found[part] = of | ({"layers": numbers} if numbers else {})
-    return Known(found, grouped)
+        sizes_by_part[part] = sizes_by_role | ({"layers": numbers} if numbers else {})
+    return Known(sizes_by_part, grouped)
 
 
 def sizes_in(path: Path, span: Span, inspect: Inspect) -> Known:
-    """The sizes that a model, or a config.json, has."""
+    """The sizes of a model file or a config.json. Raises GrowError (G310) if a config gives none."""
     config = path / "config.json" if path.is_dir() else path
     try:
         if config.suffix != ".json":

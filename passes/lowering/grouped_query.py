@@ -1,12 +1,14 @@
-"""Grouped queries: what statements on `heads` and on `kv_heads` come to together.
+"""Combined effect of statements on `heads` and `kv_heads` of grouped-query attention.
 
-K key/value heads serve G query heads each; K' and G' are the numbers after the last statement. Where
-`kv_heads` grow and G' < G, every group first splits into G/G'. Then the maps of `kv_heads` act on groups,
-query heads travelling with them, and those of `heads` act inside groups (docs/language.md). A ranking of
-`heads` ranks each group by itself: a shuffle puts the heads that stay in front, and all groups drop the rest.
-`by mean` averages key/value heads (growc.passes.heads.move_heads), and leaves query heads as they are: what
-stands before it is settled first, and what stands behind it finds other groups. Where every group is of one
-head (growc.passes.heads.insert_groups), statements before it are for both, as in any model without groups.
+K key/value heads serve G query heads each; K' and G' are the numbers after the last statement. If `kv_heads`
+grow and G' < G, every group first splits into G/G'. Then the maps of `kv_heads` act on whole groups, so that
+query heads travel with them. The maps of `heads` act inside groups (docs/language.md). A ranking of `heads`
+ranks each group by itself: a shuffle puts the remaining heads in front, and all groups drop the rest.
+
+`by mean` averages key/value heads (growc.passes.heads.move_heads) and leaves query heads as they are.
+Statements before it are settled first, and statements after it see other groups. If every group has one head
+(growc.passes.heads.insert_groups), statements before `by mean` act on both names, as in a model without
+groups.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ SHUFFLE = "groups of query heads cannot have their heads in another order"
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The two names of one grouped attention, and the atoms that they stand on."""
+    """The `heads` and `kv_heads` of one grouped attention.
+
+    keys, group: the atoms that count key/value heads, and query heads in each group.
+    """
 
     heads: RoleAxis
     kv_heads: RoleAxis
@@ -49,24 +54,29 @@ class Pair:
         return self.group.size[0] == 1
 
     def bearer(self, name: str) -> RoleAxis | None:
-        """The axis of a name."""
+        """The axis that has this name."""
         return {"heads": self.heads, "kv_heads": self.kv_heads}.get(name)
 
 
 def pairs_of(roles: Roles) -> list[Pair]:
-    """Every attention whose heads are a row-major (keys group), each an atom."""
-    found = []
+    """Every attention whose heads are a row-major (keys group), both of them atoms."""
+    pairs = []
     for heads in roles.axes.get("heads", []):
         keys = roles.without_groups(heads.spaces)
         group = [s for s in heads.spaces if s in roles.expanded]
         if len(keys) == len(group) == 1:
-            found.append(Pair(heads, RoleAxis(keys), keys[0], group[0]))
-    return found
+            pairs.append(Pair(heads, RoleAxis(keys), keys[0], group[0]))
+    return pairs
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The sizes that a pair comes to have: K·s before the fill of `kv_heads`, then K'; G' in every group."""
+    """The final sizes of a pair.
+
+    split: into how many groups each group of the source splits, before the fill of `kv_heads`.
+    keys: the number of key/value heads, K'.
+    group: the number of query heads in every group, G'.
+    """
 
     split: int
     keys: int
@@ -74,7 +84,10 @@ class Settled:
 
 
 def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]) -> Settled:
-    """From K, G and the sizes asked for. Raises GrowError (G301) where these make no whole groups."""
+    """Settle the sizes that follow from K, G and the sizes asked for.
+
+    Raises GrowError (G301) if these do not make whole groups.
+    """
     labelled = tuple((s, "and this") for s in others)
     if heads % kv_heads:
         each = f"every group would have {heads / kv_heads:.4g}"
@@ -94,36 +107,43 @@ def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others:
 
 @dataclass
 class Pairs:
-    """The statements on grouped heads, put off until the last one before means, or of all, is known."""
+    """Statements on grouped heads, postponed until the last statement before `by mean`, or of the recipe, is
+    known.
+    """
 
     requests: Requests
     pairs: list[Pair]
     asks: dict[Pair, list[Ask]] = field(default_factory=dict)
-    """Those that are put off, by pair."""
+    """The postponed requests of each pair."""
     given: set[Pair] = field(default_factory=set)
-    """Pairs for which the recipe says how many `heads` there are."""
+    """Pairs whose number of `heads` the recipe gives."""
     pooled: set[Pair] = field(default_factory=set)
-    """Pairs of which heads have become means."""
+    """Pairs whose key/value heads were averaged."""
     held: dict[Pair, Ints] = field(default_factory=dict)
-    """Which of the source's query heads stand in every group, by pair; -1: not one of them."""
+    """The query heads of the source that stand in every group, by pair; -1 for a head that is not one of
+    them.
+    """
     fronts: dict[Stage, list[Stage]] = field(default_factory=dict)
-    """Splits and shuffles that stand in front of a statement's own stage: the shuffles first."""
+    """Stages that act before a statement's own stage: first the shuffles, then the splits."""
 
     def of(self, name: str, target: RoleAxis) -> Pair | None:
-        """The pair whose axis of this name a target is."""
+        """The pair whose axis of this name is the target."""
         return next((p for p in self.pairs if target == p.bearer(name)), None)
 
     def without_groups(self, name: str, target: RoleAxis) -> Pair | None:
-        """The pair of which a target is both axes: no group has several heads yet."""
+        """The pair that has the target as both of its axes, because no group has several heads yet."""
         pair = self.of(name, target)
         return pair if pair is not None and pair.alone and pair not in self.pooled else None
 
     def bears(self, space: Space) -> bool:
-        """Whether an atom is one of a pair."""
+        """Whether an atom belongs to a pair."""
         return any(space in (p.keys, p.group) for p in self.pairs)
 
     def takes(self, ask: Ask) -> bool:
-        """Whether an axis is one of a pair: then its statement is settled later, or here and now."""
+        """Whether an axis belongs to a pair.
+
+        Its statement is then postponed, or settled at once if it averages.
+        """
         axis, sizes = ask.stage.axis, self.requests.sizes
         pair = self.of(axis, ask.target)
         if pair is None or (self.without_groups(axis, ask.target) and not averages(ask.statement)):
@@ -142,7 +162,10 @@ class Pairs:
         return True
 
     def make_way(self, name: str, targets: Sequence[RoleAxis]) -> None:
-        """Settle the pairs whose atoms a statement on another name maps: it is for those that stand then."""
+        """Settle the pairs whose atoms a statement on another name maps.
+
+        That statement applies to the heads as they stand then.
+        """
         if name in ("heads", "kv_heads"):
             return
         atoms = {atom for target in targets for atom in atoms_of(target.spaces)}
@@ -151,7 +174,7 @@ class Pairs:
                 self.settle_one(pair)
 
     def settle(self) -> list[Diagnostic]:
-        """What all statements come to, on the sizes after the last one; what is wrong with them."""
+        """Settle all pairs on the sizes after the last statement; return the errors."""
         errors: list[Diagnostic] = []
         for pair in self.pairs:
             try:
@@ -161,36 +184,36 @@ class Pairs:
         return errors
 
     def settle_one(self, pair: Pair) -> None:
-        """What the statements on one pair come to that were put off."""
-        mine, sizes = self.asks.pop(pair, []), self.requests.sizes
+        """Settle the postponed statements on one pair."""
+        postponed, sizes = self.asks.pop(pair, []), self.requests.sizes
         self.given.discard(pair)
-        if not mine:
+        if not postponed:
             return
         keys, group = sizes.of(pair.keys)[0], sizes.of(pair.group)[0]
         heads, kv_heads = sizes.product(pair.heads.spaces), sizes.product(pair.kv_heads.spaces)
-        spans = [size_span(a.statement) for a in mine]
+        spans = [size_span(a.statement) for a in postponed]
         goal = settle(keys, group, kv_heads, heads, spans[-1], spans[:-1])
-        front = self.fronts.setdefault(mine[0].stage, [_front("heads"), _front("kv_heads")])
+        front = self.fronts.setdefault(postponed[0].stage, [_front("heads"), _front("kv_heads")])
         if goal.split > 1:
             units = split(keys, group, goal.split)
-            sizes.regroup(self.regroup(pair, SPLIT, units, mine[0], front[1]))
+            sizes.regroup(self.regroup(pair, SPLIT, units, postponed[0], front[1]))
         order = np.tile(np.arange(group), (keys, 1))
         for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
-            asks = [a for a in mine if a.stage.axis == name]
+            asks = [a for a in postponed if a.stage.axis == name]
             for ask in asks:
-                now = sizes.of(space)[0]
+                current = sizes.of(space)[0]
                 wanted = ask.after if name == "kv_heads" else ask.after // goal.keys
-                between = min(max(wanted, now), last) if goal.split > 1 else wanted
+                between = min(max(wanted, current), last) if goal.split > 1 else wanted
                 after = last if ask is asks[-1] else between
                 if not isinstance(ask.statement, ast.Widen):
-                    after = min(after, now)
+                    after = min(after, current)
                 if name == "heads" and isinstance(ask.statement, ast.Subclone | ast.Reorder):
-                    order = self.ranked(pair, ask, order, now, after)
-                elif after != now or (isinstance(ask.statement, ast.Reorder) and now > 1):
-                    self.requests.add(ask, [space], now, after)
+                    order = self.ranked(pair, ask, order, current, after)
+                elif after != current or (isinstance(ask.statement, ast.Reorder) and current > 1):
+                    self.requests.add(ask, [space], current, after)
                 sizes.apply_to(space, ask.stage)
         if (order != np.arange(group)).any():
-            span = mine[0].statement.span
+            span = postponed[0].statement.span
             front[0].regroups.append(Regroup(pair.keys, pair.group, *shuffle(order), SHUFFLE, span=span))
             self.held[pair] = np.take_along_axis(self.heads(pair), order, axis=1)
         self.check(pair, goal, spans[-1])
@@ -198,7 +221,10 @@ class Pairs:
             sizes.asked.pop(tuple(s for s in bearer.spaces), None)
 
     def pool(self, pair: Pair, ask: Ask) -> None:
-        """Key/value heads become means of some; query heads stay as they are."""
+        """Replace key/value heads by means; query heads stay as they are.
+
+        Raises GrowError (G301) unless each mean has equally many heads.
+        """
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         if keys % ask.after:
             message = f"{keys} key/value heads cannot become the means of as many each: {ask.after} of them"
@@ -212,42 +238,42 @@ class Pairs:
         self.pooled.add(pair)
 
     def heads(self, pair: Pair) -> Ints:
-        """Which of the source's query heads stood in every group when statements on them began, or began
-        anew behind means.
+        """The query heads of the source that stood in every group when the current statements began: those of
+        the recipe, or those after `by mean`.
         """
         keys, group = pair.keys.size[0], pair.group.size[0]
         return self.held.get(pair, np.arange(keys * group).reshape(keys, group))
 
     def standing(self, pair: Pair, keys: int, group: int) -> Ints:
-        """Which of the source's query heads stand in every group now; -1 where that cannot be told."""
-        held, made = self.heads(pair), self.requests.rankings.made
+        """The query heads of the source that stand in every group now; -1 if that is unknown."""
+        held, maps = self.heads(pair), self.requests.rankings.made
         both = zip((pair.keys, pair.group), held.shape, strict=True)
-        rows, columns = (made.get(space, IndexMap.identity(n)) for space, n in both)
+        rows, columns = (maps.get(space, IndexMap.identity(n)) for space, n in both)
         if (rows.size, columns.size) != (keys, group) or not (rows.copies.all() and columns.copies.all()):
             return np.full((keys, group), -1)
         return held[rows.index][:, columns.index]
 
     def regroup(self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: Ask, stage: Stage) -> Regroup:
-        """Key/value heads and the query heads of their groups move together."""
+        """Move key/value heads together with the query heads of their groups."""
         averaging = averages(ask.statement)
         self.require_free(ask, (pair.keys, pair.group), grows=not averaging)
-        one = Regroup(pair.keys, pair.group, *units, cannot, averaging, ask.statement.span)
-        stage.regroups.append(one)
+        regrouping = Regroup(pair.keys, pair.group, *units, cannot, averaging, ask.statement.span)
+        stage.regroups.append(regrouping)
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
-        self.held[pair] = self.standing(pair, keys, group).reshape(one.sizes)
+        self.held[pair] = self.standing(pair, keys, group).reshape(regrouping.sizes)
         for space, own, size in zip((pair.keys, pair.group), units, (keys, group), strict=True):
             self.requests.rankings.pool(space, own.mean(size))
-        return one
+        return regrouping
 
     def require_free(self, ask: Ask, spaces: Sequence[Space], *, grows: bool) -> None:
-        """Raise GrowError (G304) where an operator stands against other units, or against more."""
+        """Raise GrowError (G304) if an operator prevents other units, or more of them."""
         placing = replace(self.requests.placing(ask), grows=grows)
         for space in spaces:
             if placing.fixed(space) is not None:
                 raise placing.frozen(space)
 
     def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
-        """The heads of every group in their new order; where they become fewer, those that stay in front."""
+        """The heads of every group in their new order. If heads are dropped, those that stay come first."""
         statement = ask.statement
         assert not isinstance(statement, ast.Widen)
         ranking = statement.ranking
@@ -266,27 +292,34 @@ class Pairs:
             np.put_along_axis(stays, places[:, :after], True, axis=1)
             places = np.argsort(~stays, axis=1, kind="stable")
         self.requests.unmoved(ask, pair.group, places[:, :after], now)
-        moved = order.copy()
-        moved[:, columns] = np.take_along_axis(order[:, columns], places, axis=1)
+        new_order = order.copy()
+        new_order[:, columns] = np.take_along_axis(order[:, columns], places, axis=1)
         if after < now:
             self.requests.put(ask, chosen(ask, pair.group, now, np.arange(after)))
-        return moved
+        return new_order
 
     def columns(self, pair: Pair, ask: Ask, keys: int, now: int) -> Ints:
-        """Which places the heads that are left stood at in the groups of `heads`, one for each of `keys`."""
+        """The places in the groups of `heads` at which the remaining heads stood, the same for each of
+        `keys`.
+
+        Raises GrowError (G309) if the heads were widened or split.
+        """
         held = self.heads(pair)
-        made = self.requests.rankings.made.get(pair.group, IndexMap.identity(now))
-        known = (keys, made.source) == held.shape and (held >= 0).all()
-        if not known or not made.copies.all() or (made.counts > 1).any():
+        group_map = self.requests.rankings.made.get(pair.group, IndexMap.identity(now))
+        known = (keys, group_map.source) == held.shape and (held >= 0).all()
+        if not known or not group_map.copies.all() or (group_map.counts > 1).any():
             message = "query heads that were widened, or split into other groups, cannot be ranked"
             raise GrowError(Diagnostic("G309", message, ask.statement.span))
-        return made.index
+        return group_map.index
 
     def best(self, pair: Pair, ask: Ask, order: Ints, after: int) -> Ints:
-        """Of every group the places of its heads, highest first, where `order` stands now."""
+        """The places of the heads of every group, highest-ranked first, in terms of `order`.
+
+        Raises GrowError (G309, G313) for listed heads that do not fit the groups.
+        """
         statement = ask.statement
         assert not isinstance(statement, ast.Widen)
-        keys, now = order.shape
+        keys, size = order.shape
         if RANKINGS[statement.ranking.name].scores is not None:
             heads = [pair.keys, pair.group]
             scores = self.requests.rankings.scores(statement, heads, ask.draws, of_source=True)
@@ -295,17 +328,17 @@ class Pairs:
         if pair.keys in self.requests.rankings.made:
             message = "`heads` that are listed by number, and other `kv_heads`, are not done together"
             raise GrowError(Diagnostic("G309", message, statement.ranking.span))
-        found = listed_units(statement.ranking, keys * now)
-        counts = np.bincount(found // now, minlength=keys)
+        listed = listed_units(statement.ranking, keys * size)
+        counts = np.bincount(listed // size, minlength=keys)
         if isinstance(statement, ast.Subclone) and (counts != after).any():
-            message = f"`heads` keep the same number in every group of {now}: {after} of each"
+            message = f"`heads` keep the same number in every group of {size}: {after} of each"
             raise GrowError(Diagnostic("G313", message, statement.ranking.span))
-        rank = np.full(keys * now, len(found))
-        rank[found] = np.arange(len(found))
-        return np.argsort(rank.reshape(keys, now), axis=1, kind="stable")
+        rank = np.full(keys * size, len(listed))
+        rank[listed] = np.arange(len(listed))
+        return np.argsort(rank.reshape(keys, size), axis=1, kind="stable")
 
     def check(self, pair: Pair, goal: Settled, span: Span) -> None:
-        """All statements together must have come to the sizes that were asked for."""
+        """Raise GrowError (G301) unless all statements together reach the sizes asked for."""
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         if (keys, group) != (goal.keys, goal.group):
             message = f"{goal.keys} groups of {goal.group} query heads cannot be made: groups do not merge"

@@ -1,6 +1,6 @@
-"""Axes that stay as they are although a statement on many asks for them: a class has no config for them.
+"""Axes that a statement on many axes leaves alone, because the model's class has no config for the change.
 
-Needs: the analysed model, and what stays by the names of its tensors. Gives: the spaces that stay.
+Needs: the analysed model, and the kept axes by the names of their tensors. Gives: the spaces that stay.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""From statements on layers to the list of layers that the result has.
+"""The list of layers of the result, from the statements on layers.
 
 Needs: the resolved statements, the model's layers. Gives: `Depth`. Raises GrowError with every statement that
 the model cannot follow.
 
-The result is the source where its layers stand once and in order, and every other layer adds nothing to the
-stream (Gesmundo and Maile's zero-initialised layers, LLaMA-Pro's identity blocks).
+The result computes what the source computes if the source's layers stand once and in order, and every other
+layer adds nothing to the stream. Such layers are the zero-initialised layers of Gesmundo and Maile, and the
+identity blocks of LLaMA-Pro.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.resolve.bound import Bound
 
 SizeOf = Callable[[str, Span, int], int]
-"""The size of an axis before the statement of a number."""
+"""Returns the size of an axis before the statement with the given number."""
 
 
 def depth_pass(c: Request) -> Arranged:
@@ -46,12 +47,12 @@ def depth_pass(c: Request) -> Arranged:
 
 
 def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Depth:
-    """The layers of every run after all statements."""
+    """The layers of every run after all statements. Raises GrowError with the errors of all of them."""
     runs, size_of = c.layers.runs, partial(size_before, c, statements)
     depths = [Past.of(len(run.layers)) for run in runs]
     errors: list[Diagnostic] = []
     summaries: list[tuple[int, Summary]] = []
-    said: list[str] = []
+    warnings: list[str] = []
     notes: list[str] = []
     measure: ast.Measure | None = None
     for bound in statements:
@@ -63,64 +64,71 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
             inside = [runs.index(r) for r in runs_in(c.layers, bound.scopes, bound.statement.span)]
             chosen = [k for k in inside if bound.scopes or k not in c.kept.runs]
             staying = len(inside) - len(chosen)
-            of = f"{staying} of {len(inside)} runs of `layers` stay{'s' if staying == 1 else ''} as before"
+            stays = f"{staying} of {len(inside)} runs of `layers` stay{'s' if staying == 1 else ''} as before"
             if not chosen:
-                raise GrowError(Diagnostic("G314", f"{of}: {c.kept.cause}", bound.statement.span))
-            notes += [f"{of}: {c.kept.cause}"] if staying else []
+                raise GrowError(Diagnostic("G314", f"{stays}: {c.kept.cause}", bound.statement.span))
+            notes += [f"{stays}: {c.kept.cause}"] if staying else []
             grafted = isinstance(bound.statement, ast.StackFrom)
             before = tuple(0 if grafted else depths[k].count_before(None) for k in chosen)
             ranks = by_scores(bound.statement)
-            found = [] if ranks is None else c.outside.layer_scores(c, measure, ranks)
+            scores = [] if ranks is None else c.outside.layer_scores(c, measure, ranks)
             for ordinal, k in enumerate(chosen):
-                known = of_places(depths[k], found[k], ranks) if ranks is not None and found else None
-                said += _counted_back(bound, depths[k], size_of)
+                known = of_places(depths[k], scores[k], ranks) if ranks is not None and scores else None
+                warnings += _counted_back(bound, depths[k], size_of)
                 nodes = max(len(layer.nodes) for layer in runs[k].layers)
                 depths[k] = _after(bound, depths[k], size_of, known, nodes, ordinal)
         except GrowError as error:
             errors += error.diagnostics
             continue
         after = tuple(depths[k].count_before(None) for k in chosen)
-        left = [depths[k].moves[-1].order for k in chosen]
-        gone = tuple(tuple(sorted({*range(n)}.difference(o))) for n, o in zip(before, left, strict=True))
+        orders = [depths[k].moves[-1].order for k in chosen]
+        dropped = tuple(tuple(sorted({*range(n)}.difference(o))) for n, o in zip(before, orders, strict=True))
         note = depth_text(bound.statement)
-        summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), gone)))
+        summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), dropped)))
     if errors:
         raise GrowError(*errors)
     gaps = [gap for run, depth in zip(runs, depths, strict=True) for gap in gaps_of(run, depth, branches)]
-    warnings = [w for run, past in zip(runs, depths, strict=True) for w in out_of_phase(run, past)]
-    said = list(dict.fromkeys([*said, *warnings]))
+    phase_warnings = [w for run, past in zip(runs, depths, strict=True) for w in out_of_phase(run, past)]
+    warnings = list(dict.fromkeys([*warnings, *phase_warnings]))
     return Depth(
-        tuple(depths), tuple(gaps), tuple(summaries), warnings=tuple(said), notes=tuple(dict.fromkeys(notes))
+        tuple(depths),
+        tuple(gaps),
+        tuple(summaries),
+        warnings=tuple(warnings),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
 def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
-    """The model with other layers, analysed again."""
+    """The model with other layers, analysed again.
+
+    Raises GrowError (G314) if they cannot stand in this order.
+    """
     if not depth.changed:
         layers = with_past(c.layers, depth)
         return Arranged(**vars(c) | {"layers": layers}, depth=depth, renamed={})
-    placed = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
+    rearranged_model = c.model.rearrange(c.graph, c.layers, instances(c.layers, depth, branches))
     try:
-        again = run_passes(AXES, replace(c.part(Source), model=placed.model))
-    except GrowError as error:  # those of the source do not contradict each other: it was analysed before
+        analysis = run_passes(AXES, replace(c.part(Source), model=rearranged_model.model))
+    except GrowError as error:  # The source was analysed before, so its order causes no contradiction.
         raise GrowError(*map(_of_the_order, error.diagnostics)) from error
-    layers = placed.layers(again.graph, depth)
-    request = Request(**vars(again), layers=layers, first=c.first, edited=c.edited)
-    return Arranged(**vars(request), depth=depth, renamed=placed.renamed)
+    layers = rearranged_model.layers(analysis.graph, depth)
+    request = Request(**vars(analysis), layers=layers, first=c.first, edited=c.edited)
+    return Arranged(**vars(request), depth=depth, renamed=rearranged_model.renamed)
 
 
 def _of_the_order(found: Diagnostic) -> Diagnostic:
-    """A contradiction in a model with other layers, as one of their order."""
+    """A contradiction of sizes (G311) reworded as an error of the order of layers (G314)."""
     if found.code != "G311":
         return found
     return Diagnostic("G314", "the layers cannot stand in this order", notes=(found.message, *found.notes))
 
 
 def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, moment: int) -> int:
-    """The size of an axis in the source before a statement, for expressions on numbers of layers."""
+    """The size of an axis before a statement, for expressions in statements on layers."""
     sizes = lowered(c, [b for b in statements if b.number < moment], Depth()).sizes
-    found = (sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes))
-    return only_size(name, sorted(found), span)
+    candidates = (sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes))
+    return only_size(name, sorted(candidates), span)
 
 
 def by_scores(statement: DepthStatement) -> ast.Order | None:
@@ -130,11 +138,15 @@ def by_scores(statement: DepthStatement) -> ast.Order | None:
 
 
 def of_places(depth: Past, scores: Sequence[float | None], order: ast.Order) -> list[float]:
-    """The scores of the layers as they stand: those of the source's, and none of what adds nothing."""
+    """The scores of the layers in their current places: those of the source's layers, and 0 for layers that
+    add nothing.
+
+    Raises GrowError (G313) for layers without a score: drawn at random, merged, or not measured.
+    """
     unknown = next((k for k in depth.order if scores[k] is None), None)
     places = zip(depth.drawn, depth.zeroed, strict=True)
     drawn = next((place for place, (past, zero) in enumerate(places) if past and not zero), None)
-    merged = next((place for place, of in enumerate(depth.merged) if len(of) > 1), None)
+    merged = next((place for place, sources in enumerate(depth.merged) if len(sources) > 1), None)
     if unknown is not None or drawn is not None or merged is not None:
         why = "no tensor shows what it adds" if drawn is None else "it is drawn at random"
         if drawn is None and order.file is not None:
@@ -148,7 +160,7 @@ def of_places(depth: Past, scores: Sequence[float | None], order: ast.Order) -> 
 
 
 def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
-    """What an expression in a statement comes to, by the layers that a run has before it."""
+    """The value of an expression in a statement on layers, with the sizes before that statement."""
 
     def size(axis: Named) -> int:
         if axis.name == "layers":
@@ -169,8 +181,10 @@ def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
 def _after(
     bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None, nodes: int, ordinal: int
 ) -> Past:
-    """The layers of a run after a statement; `nodes`: how many its largest layer has; `ordinal`: the number
-    of the run among those of the statement.
+    """The layers of a run after a statement.
+
+    nodes: how many nodes the run's largest layer has.
+    ordinal: the number of the run among those of the statement.
     """
     count, statement = depth.count_before(None), bound.statement
     assert isinstance(statement, DepthStatement)
@@ -190,22 +204,26 @@ def _after(
         drawn[place] = drawn[place] if draws is None else Drawn(bound.number, draws.at(place), std)
     merged = [depth.merged[k] for k in order]
     if isinstance(statement, ast.MergeLayers):
-        of = layers_of(statement.layers, count, partial(_evaluated, bound, depth, size_of))
-        merged[order.index(of[0])] = _mean_of(depth, of, statement.span)
+        merged_layers = layers_of(statement.layers, count, partial(_evaluated, bound, depth, size_of))
+        merged[order.index(merged_layers[0])] = _mean_of(depth, merged_layers, statement.span)
     depth = replace(depth, grafted=depth.grafted or grafted)
     return depth.after(Move(bound.number, tuple(order)), tuple(zeroed), tuple(drawn), tuple(merged))
 
 
 def _mean_of(depth: Past, layers: Sequence[int], span: Span) -> tuple[int, ...]:
-    """The layers of the source of which one layer is the mean, each as often as it counts."""
+    """The source's layers that a merged layer is the mean of; a layer that counts several times is listed as
+    often.
+
+    Raises GrowError (G314) for layers that a statement made.
+    """
     new = next((k for k in layers if depth.zeroed[k] or depth.drawn[k] is not None), None)
     if new is not None and len(layers) > 1:
         message = f"layer {new} cannot be merged: a statement above made it"
         raise GrowError(Diagnostic("G314", message, span, help="merge layers first, and add others then"))
     whole = lcm(*(len(depth.merged[k]) for k in layers))
-    found = [one for k in layers for one in depth.merged[k] * (whole // len(depth.merged[k]))]
-    once = gcd(*(found.count(one) for one in found))
-    return tuple(one for one in dict.fromkeys(found) for _ in range(found.count(one) // once))
+    sources = [source for k in layers for source in depth.merged[k] * (whole // len(depth.merged[k]))]
+    divisor = gcd(*(sources.count(source) for source in sources))
+    return tuple(source for source in dict.fromkeys(sources) for _ in range(sources.count(source) // divisor))
 
 
 def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
@@ -215,7 +233,7 @@ def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
 
 
 def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
-    """Where the layers' new list computes something else than the source."""
+    """The gaps that the new list of layers causes."""
     if depth.grafted:
         yield from _foreign(run, depth, branches)
         return
@@ -250,7 +268,7 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
 
 
 def _foreign(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
-    """Where layers that the source does not have add something to the stream."""
+    """The gaps of layers from a template or drawn at random."""
     for place, (source, passage) in enumerate(zip(depth.order, branches.passages(run, depth), strict=True)):
         if passage is not None:
             yield from _lasting(branches, run, place, passage)
@@ -261,7 +279,7 @@ def _foreign(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
 
 
 def out_of_phase(run: Run, past: Past) -> Iterator[str]:
-    """Layers of several kinds that come again in a period, and in the result do not."""
+    """Warnings about layers of several kinds whose period differs between source and result."""
     kinds = [run.kinds[source] for source in past.order]
     if run.period > 1 and any(kind != run.kinds[k % run.period] for k, kind in enumerate(kinds)):
         source, result = (" ".join(chr(ord("A") + kind) for kind in one) for one in (run.kinds, kinds))
@@ -269,17 +287,17 @@ def out_of_phase(run: Run, past: Past) -> Iterator[str]:
 
 
 def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iterator[Gap]:
-    """A layer whose outputs are zero passes the stream on, unless something else lies on it."""
-    found = passage.obstacle
-    if found is not None:
-        cause = f"layer {place} cannot pass the stream on as it is: `{found.node.name}` {found.cause}"
+    """The gap of a layer with zero outputs, if a node keeps it from passing the stream on unchanged."""
+    obstacle = passage.obstacle
+    if obstacle is not None:
+        cause = f"layer {place} cannot pass the stream on as it is: `{obstacle.node.name}` {obstacle.cause}"
         passing = (
             branches.passed(one, passage.before, passage.stands, drawn=passage.drawn).obstacle is None
             for one in run.layers
         )
         other = next((k for k, passes in enumerate(passing) if passes), None)
         remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"
-        yield Gap.at(found.node, cause, remedy)
+        yield Gap.at(obstacle.node, cause, remedy)
 
 
 def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:
@@ -288,8 +306,8 @@ def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:
 
 
 def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, list[Instance]]:
-    """The layers to build of every run that changes."""
-    made: dict[int, list[Instance]] = {}
+    """The layers to build, for every run that changes."""
+    by_run: dict[int, list[Instance]] = {}
     for number, (run, past) in enumerate(zip(layers.runs, depth.runs, strict=True)):
         if past.moved:
             writers = [
@@ -297,23 +315,25 @@ def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, lis
                 for k in range(past.count)
             ]
             pairs = zip(past.order, branches.passages(run, past), strict=True)
-            made[number] = [
+            by_run[number] = [
                 Instance(source, merged=merged if len(merged) > 1 else ())
                 if passage is None
                 else Instance(source, writers[source], steps=passage.steps)
                 for (source, passage), merged in zip(pairs, past.merged, strict=True)
             ]
-    return made
+    return by_run
 
 
 def _writers(branches: Branches, layer: Layer) -> tuple[Value, ...]:
-    """What must be zero for a layer to add nothing."""
-    found = branches.of(layer)
-    terms = found.branches if isinstance(found, Obstacle) else found
+    """The uses of weights that must be zero for a layer to add nothing."""
+    branches_or_obstacle = branches.of(layer)
+    terms = (
+        branches_or_obstacle.branches if isinstance(branches_or_obstacle, Obstacle) else branches_or_obstacle
+    )
     return tuple(use for branch in terms for use in branch.writer)
 
 
 def with_past(layers: Layers, depth: Depth) -> Layers:
-    """The layers, each run with what became of it."""
+    """The layers, each run with its history."""
     runs = tuple(replace(run, past=past) for run, past in zip(layers.runs, depth.runs, strict=True))
     return replace(layers, runs=runs)

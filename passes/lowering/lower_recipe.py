@@ -1,8 +1,8 @@
-"""From statements to maps: what each statement asks of which spaces.
+"""Lowering of statements to index maps on spaces.
 
-Needs: the resolved statements, the roles, the axis graph. Gives: `Lowered`, one `Stage` for each statement
-that changes something, in order, each on the sizes that the one before left. Raises GrowError with every
-statement that the model cannot follow.
+Needs: the resolved statements, the roles, the axis graph. Gives: `Lowered`, with one `Stage` for each
+statement that changes something, in order. Each stage starts from the sizes that the previous one left.
+Raises GrowError with every statement that the model cannot follow.
 """
 
 from __future__ import annotations
@@ -56,12 +56,15 @@ def lower_pass(c: Arranged) -> Mapped:
 
 
 def lowered(c: Request, statements: Sequence[Bound], depth: Depth) -> Lowered:
-    """What statements that map axes come to, on the layers that the compilation has by now."""
+    """The maps that these statements ask for, on the layers that the model has at this stage."""
     return _Lowering(c).run(statements, depth)
 
 
 BY_PARTS = ("channels", "heads", "ffn")
-"""Names of many spaces, each of which may grow by itself: one that cannot change is left out."""
+"""Axes that stand for many spaces, each of which may change by itself.
+
+A space that cannot change is left out.
+"""
 
 
 class _Lowering:
@@ -99,34 +102,34 @@ class _Lowering:
                         self.merge(bound, bound.statement)
                     else:
                         self.resize(bound, bound.statement)
-                except GrowError as error:  # later statements are judged as if this one was not there
+                except GrowError as error:  # Later statements are checked as if this one were absent.
                     self.errors += error.diagnostics
                     self.requests.rankings, self.done.stages = rankings, stages
                     if isinstance(bound.statement, ast.Measure):
-                        break  # what follows means what was not measured
+                        break  # The following statements depend on this measurement.
         self.done.sizes.moment = None
         self.errors += self.pairs.settle()
         if self.errors:
             raise GrowError(*self.errors)
         self.done.prefixes = dict(sorted(self.done.prefixes.items(), key=lambda item: Fraction(item[0])))
-        made = self.requests.rankings.since_source()
-        self.done.numbers = renumbered(self.axes, made)
+        maps = self.requests.rankings.since_source()
+        self.done.numbers = renumbered(self.axes, maps)
         movable = [e for e in self.axes.experts if e.refusal is None]
-        one_by_one = taken([(e, mapped(self.axes.of(e.whole)[e.axis], made)) for e in movable])
-        self.done.taken = replace(one_by_one, constants=constants(self.axes, made))
+        one_by_one = taken([(e, mapped(self.axes.of(e.whole)[e.axis], maps)) for e in movable])
+        self.done.taken = replace(one_by_one, constants=constants(self.axes, maps))
         stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
         self.done.stages = [s for s in stages if s.changes]
-        one = made_here(self.c)  # of which the source has one network
-        for name, found in self.roles.axes.items():
-            sizes = (a.size if one.isdisjoint(map(find, a.spaces)) else 1 for a in found)
+        single_networks = made_here(self.c)  # The source has one network of each.
+        for name, role_axes in self.roles.axes.items():
+            sizes = (a.size if single_networks.isdisjoint(map(find, a.spaces)) else 1 for a in role_axes)
             before = tuple(dict.fromkeys(sizes))
             self.done.axes[name] = AxisChange(
-                before, tuple(dict.fromkeys(self.done.sizes.product(a.spaces) for a in found))
+                before, tuple(dict.fromkeys(self.done.sizes.product(a.spaces) for a in role_axes))
             )
         return self.done
 
     def upcycled(self, bound: Bound, statement: ast.Upcycle) -> None:
-        """A line of the plan's head: the model was edited before."""
+        """Add a plan summary for an upcycling; the model was edited before."""
         marks = (weight.upcycled for weight in self.c.graph.weights)
         networks = {mark.network for mark in marks if mark is not None and mark.statement == bound.number}
         count = evaluate(statement.count, lambda size: 0)
@@ -135,9 +138,9 @@ class _Lowering:
         if statement.parts is not None:
             self.in_parts(bound, statement, statement.parts)
         if count > 1 and evaluate(statement.top, lambda size: 0) == 1:
-            said = "with `top 1` the weight of the chosen expert is 1 whatever its score"
+            top_1 = "with `top 1` the weight of the chosen expert is 1 whatever its score"
             self.done.warnings.append(
-                f"{said}, so that no gradient reaches the router; with `top 2` one does"
+                f"{top_1}, so that no gradient reaches the router; with `top 2` one does"
             )
 
     def in_parts(self, bound: Bound, statement: ast.Upcycle, parts: Expr) -> None:
@@ -193,7 +196,7 @@ class _Lowering:
         self.summarise(statement, changes, len(stage.requests) + put_off)
 
     def merge(self, bound: Bound, statement: ast.Merge) -> None:
-        """Units in a row become their mean."""
+        """Merge consecutive units to their mean."""
         name, span, region = statement.axis.name, statement.axis.span, self.region(bound)
         targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
         region.require(targets, name, span)
@@ -215,14 +218,14 @@ class _Lowering:
         self.summarise(statement, changes, len(stage.merges))
 
     def let_go(self, ask: Ask) -> None:
-        """Raises FixedError where something says that an axis stays."""
+        """Raise FixedError (G304) if the axis must stay as it is."""
         if not ask.bound.scopes and not self.kept.isdisjoint(atoms_of(ask.target.spaces)):
             cause = self.c.kept.cause
             message = f"`{ask.stage.axis}` cannot be resized: {cause}"
             raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
     def asked(self, ask: Ask, region: Region, ordinal: int) -> int:
-        """The size that a statement gives an axis, judged."""
+        """The size that a statement gives an axis. Raises GrowError if the axis cannot have it."""
         if isinstance(ask.statement, ast.Reorder):
             self.nest(ask, ask.statement)
             return ask.after
@@ -231,7 +234,10 @@ class _Lowering:
         return after
 
     def nest(self, ask: Ask, statement: ast.Reorder) -> None:
-        """Keep in mind which sizes the shares of a `nest` stand for."""
+        """Record the sizes that the shares of a `nest` stand for.
+
+        Raises GrowError (G312) for shares that are not whole.
+        """
         name = ask.stage.axis
         for share in statement.at or ():
             size, rest = divmod(ask.after * share.numerator, share.denominator)
@@ -242,7 +248,7 @@ class _Lowering:
             known[name] = tuple(dict.fromkeys([*known.get(name, ()), size]))
 
     def request(self, ask: Ask, before: int) -> bool:
-        """Put maps into the stage; whether that waits for another statement."""
+        """Put maps into the stage; return whether the statement is postponed until another one is known."""
         alone = self.pairs.without_groups(ask.stage.axis, ask.target)
         if self.pairs.takes(ask):
             return True
@@ -251,29 +257,34 @@ class _Lowering:
         return False
 
     def stay(self, name: str, fixed: Sequence[tuple[int, FixedError]], count: int) -> None:
-        """Axes that cannot change stay as they are, where others follow the statement."""
+        """Note the spaces that cannot change. Raises FixedError if none of the axis's spaces can."""
         if fixed and len(fixed) == count:
             raise fixed[0][1]
         for cause in dict.fromkeys(error.cause for _, error in fixed):
             sizes = [size for size, error in fixed if error.cause == cause]
-            of = f"{len(sizes)} of {count} spaces of `{name}`"
+            how_many = f"{len(sizes)} of {count} spaces of `{name}`"
             listed = "/".join(map(str, dict.fromkeys(sizes)))
-            self.done.notes.append(f"{of} ({listed}) stay as they are: {cause}")
+            self.done.notes.append(f"{how_many} ({listed}) stay as they are: {cause}")
 
     def measure(self, statement: ast.Measure) -> None:
-        """Importance is that of the source, so nothing may have changed before."""
+        """Measure importance.
+
+        Raises GrowError (G315) after a change, since importance is that of the source.
+        """
         if any(stage.requests or stage.regroups for stage in self.done.stages) or self.pairs.asks:
             message = "importance is measured on the source, and a statement above has changed it"
             remedy = "write `measure importance` first"
             raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
         self.measurement, self.scored = statement, {}
         parts = (part for part in nodes_of(self.statements) if isinstance(part, ast.Ranking | ast.Order))
-        asked = [statistic_of(part) for part in parts]
-        if IMPORTANCE in asked or not any(asked):
-            self.scores(None)  # which is said of units that go, whatever ranks them
+        statistics = [statistic_of(part) for part in parts]
+        if IMPORTANCE in statistics or not any(statistics):
+            self.scores(None)  # The plan states the importance of dropped units under every ranking.
 
     def scores(self, by: By | None) -> Measured | None:
-        """What was measured for a statement, or its file says; for none, the importance."""
+        """The scores for a statement, measured or from its file; without a statement, the importance of
+        units.
+        """
         file = None if by is None or by.ranking.file is None else by.ranking.file.path
         key = "" if by is None else by.ranking.name, file, None if by is None or file is None else by.axis
         if key not in self.scored:
@@ -281,42 +292,50 @@ class _Lowering:
         return self.scored[key]
 
     def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:
-        """The axes that a statement names, and the part of the model that it sees."""
+        """The axes that a statement names, and the part of the model that it sees.
+
+        Raises GrowError (G302, G306, G307).
+        """
         name, span = statement.axis.name, statement.axis.span
-        means, same = averages(statement), self.roles.axes.get(name) == self.roles.axes.get("heads", ())
-        if name == "kv_heads" and same and not means:
+        averaging, same = averages(statement), self.roles.axes.get(name) == self.roles.axes.get("heads", ())
+        if name == "kv_heads" and same and not averaging:
             raise GrowError(no_groups(span))
         region = self.region(bound)
         targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
         region.require(targets, name, span)
         alone = any(self.pairs.without_groups(name, target) for target in targets)
-        if name == "kv_heads" and alone and not means:
+        if name == "kv_heads" and alone and not averaging:
             raise GrowError(no_groups(span))
         return targets, region
 
     def summarise(
         self, statement: Resizing | ast.Merge, changes: Sequence[tuple[int, int]], count: int
     ) -> None:
-        """A line of the plan's head."""
+        """Add a summary of the statement to the plan."""
         noop = not isinstance(statement, ast.Reorder) and all(a == b for a, b in changes)
         note = "no change: that is its size" if noop else manner_text(statement)
         sizes = [tuple(side) for side in zip(*changes, strict=True)]
         self.done.summaries.append(Summary(statement.axis.name, sizes[0], sizes[1], note, count))
 
     def size_of(self, expr: Expr, ask: Ask) -> int:
-        """A size, for one axis of a statement."""
+        """The value of a size expression for one axis of a statement."""
         return self.evaluate(expr, self.region(ask.bound), ask.target, ask.place)
 
     def region(self, bound: Bound) -> Region:
         scopes, moment = key = bound.scopes, bound.number
         if key not in self.regions:
             self.regions[key] = region_of(scopes, self.roles.scopes, self.axes, self.layers, moment)
-            said = counted_from_the_end(scopes, self.layers, moment)
-            self.done.warnings += (warning for warning in said if warning not in self.done.warnings)
+            negative_numbers = counted_from_the_end(scopes, self.layers, moment)
+            self.done.warnings += (
+                warning for warning in negative_numbers if warning not in self.done.warnings
+            )
         return self.regions[key]
 
     def evaluate(self, expr: Expr, region: Region, target: RoleAxis, ordinal: int) -> int:
-        """A size: names mean the model as it stands before the statement; `let`s, at their place."""
+        """The value of a size expression.
+
+        Names mean sizes before the statement; a `let` uses the sizes at its own place.
+        """
 
         def size(axis: Named) -> int:
             sizes = self.done.sizes if axis.moment is None else self.done.before(axis.moment)
@@ -326,27 +345,27 @@ class _Lowering:
             return evaluate(expr, size)
         except GrowError as error:
             where = [f"asked for axis {k} of `{v.name}`" for v, k in bearers(self.axes, target)[:1]]
-            found = (replace(said, notes=(*said.notes, *where)) for said in error.diagnostics)
-            raise GrowError(*found) from error
+            diagnostics = (replace(said, notes=(*said.notes, *where)) for said in error.diagnostics)
+            raise GrowError(*diagnostics) from error
 
     def size(
         self, name: str, span: Span, region: Region, target: RoleAxis, ordinal: int, sizes: Sizes
     ) -> int:
-        """The size of a named axis that belongs with the target: its own, the one of its rank, or the only
-        one.
+        """The size of a named axis that belongs to the target: the target's own, the one with its ordinal, or
+        the only one.
         """
         if name == "layers":
             return number_of_layers(self.layers, region.scopes, span, sizes.moment)
-        found = region.of(named(name, span, self.roles, self.axes), name, span)
-        if any(a.spaces == target.spaces for a in found):
+        candidates = region.of(named(name, span, self.roles, self.axes), name, span)
+        if any(a.spaces == target.spaces for a in candidates):
             return sizes.product(target.spaces)
-        if ordinal < len(found):
-            return sizes.product(found[ordinal].spaces)
-        return only_size(name, (sizes.product(a.spaces) for a in found), span)
+        if ordinal < len(candidates):
+            return sizes.product(candidates[ordinal].spaces)
+        return only_size(name, (sizes.product(a.spaces) for a in candidates), span)
 
     def judge(self, statement: ast.Widen | ast.Subclone, target: RoleAxis, before: int, after: int) -> None:
-        """The size is on the right side of today's, and no other name of the same axis was given another
-        size.
+        """Raise GrowError unless the size is possible: on the right side of the current size (G303), at least
+        1 (G312), and consistent with other names of the same axis (G301).
         """
         name = statement.axis.name
         for leaf in atoms_of(target.spaces):
@@ -380,20 +399,20 @@ class _Lowering:
     def suffices(
         self, statement: ast.Subclone | ast.Merge, target: RoleAxis, before: int, after: int
     ) -> None:
-        """As many units are left as every ranking takes of them."""
+        """Raise GrowError (G301) if fewer units remain than a ranking chooses."""
         atoms = set(atoms_of(target.spaces))
         for ranking, space in self.axes.ranked.items():
-            mine = any(x in atoms for x in leaves(space))
-            left = self.done.sizes.of(space)[0] * after // before
+            concerned = any(x in atoms for x in leaves(space))
+            remaining = self.done.sizes.of(space)[0] * after // before
             chosen = chosen_now(self.axes, ranking, self.done.sizes)
-            if mine and left < chosen:
+            if concerned and remaining < chosen:
                 message = f"`{statement.axis.name}` cannot be {after}: {ranking.name or ranking.op} "
                 message += f"chooses {chosen} of them"
                 raise GrowError(Diagnostic("G301", message, statement.size.span))
 
 
 def no_groups(span: Span) -> Diagnostic:
-    """A statement on key/value heads, of which each has one query head."""
+    """The error for a statement on key/value heads that have one query head each."""
     message = "`kv_heads` are the `heads` of this model: it has no groups"
     remedy = "write `heads`; `subclone kv_heads to N by mean` makes groups"
     return Diagnostic("G302", message, span, "", (), remedy)

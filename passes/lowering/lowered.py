@@ -1,4 +1,4 @@
-"""What the statements of a recipe come to."""
+"""The lowered form of a recipe's statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from growc.plans.plan import AxisChange, Summary
 
 @dataclass
 class Lowered:
-    """What the recipe asks for, in maps."""
+    """The maps and sizes that a recipe asks for."""
 
     stages: list[Stage] = field(default_factory=list)
     sizes: Sizes = field(default_factory=Sizes)
@@ -21,14 +21,14 @@ class Lowered:
     history: list[tuple[int, Sizes]] = field(default_factory=list, repr=False)
     """The sizes before each statement, by its number."""
     numbers: dict[str, Ints] = field(default_factory=dict)
-    """For inputs that number units of which some are gone, the old number of each."""
+    """The old number of each unit, for inputs that number units of which some are dropped."""
     prefixes: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
-    """For each share of a `nest` the sizes that it stands for, by axis, the smallest share first."""
+    """The sizes that each share of a `nest` stands for, by axis; the smallest share first."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     taken: Taken = field(default_factory=Taken)
-    """What becomes of units that are taken out one by one."""
+    """The changes of units that the graph takes out one by one."""
 
     def before(self, moment: int) -> Sizes:
-        """The sizes as they stood before the statement of a number."""
+        """The sizes before the statement with the number `moment`."""
         return next((sizes for number, sizes in self.history if number >= moment), self.sizes)

@@ -1,4 +1,4 @@
-"""Whether units in a row can become their mean (`merge experts to N by mean`)."""
+"""Merging of consecutive units to their mean (`merge experts to N by mean`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from growc.recipe import syntax_tree as ast
 
 
 def means(count: int, parts: int) -> Floats:
-    """What becomes of units of which so many in a row become their mean, as a matrix."""
+    """The matrix that averages each `parts` consecutive units of `count`. Shape: (count // parts, count)."""
     return np.kron(np.eye(count // parts), np.full((1, parts), 1 / parts))
 
 
 def parts_of(axes: Axes, statement: ast.Merge, spaces: Sequence[Space], before: int, after: int) -> int:
-    """How many units become one. Raises GrowError where an axis cannot be merged (G303, G304, G305, G312)."""
+    """The number of units that become one.
+
+    Raises GrowError (G303, G304, G305, G312) if an axis cannot be merged.
+    """
     name, size = statement.axis.name, statement.size.span
     if after < 1:
         raise GrowError(Diagnostic("G312", f"`{name}` cannot be {after}", size))

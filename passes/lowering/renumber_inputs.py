@@ -1,14 +1,12 @@
-"""Numbers that mean other units when a table keeps some of its rows, or gets more.
+"""Renumbering of table rows when a table keeps some of its rows or gets more.
 
-Needs: the axis graph, and what became of every space. Gives: for each model input that picks rows of a table
-of which not just the first stay, the old number of every new one; for each look-up by constants, the numbers
-that these become. Raises GrowError (G313) where an input's numbers are used for anything else, where they
-come from anything but an input, and where constants number units that go: there they would silently mean
-other units.
+Needs: the axis graph, and the map of every space. Gives: for each model input that picks rows of a table, if
+other rows than the first stay, the old number of every new row. For each look-up by constants: the new
+constants. Raises GrowError (G313) for numbers that would silently mean other units: numbers with other uses,
+numbers that are not plain inputs, and constants of dropped units.
 
-And for atoms, which numbers of its own the model computes along them: no weight of the result can follow
-these. They are of places: a map may leave units away at the end, or put new ones behind them, but not move
-them.
+Also gives the atoms along which the model computes numbers of its own, which no weight of the result can
+follow. Such numbers belong to places. A map may drop units at the end or append new ones, but not move them.
 """
 
 from __future__ import annotations
@@ -29,32 +27,32 @@ from growc.passes.axes.queries import THROUGH
 
 
 def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
-    """The old numbers, by input. `made`: what spaces were mapped to."""
+    """The old numbers, by input. `made`: the map of each space that changed."""
     by_node = {i.node: i for i in axes.instances}
-    found: dict[str, Ints] = {}
+    old_numbers: dict[str, Ints] = {}
     for instance in axes.instances:
         for _, space in addressed(axes, instance):
-            kept = mapped(space, made)
-            if kept is None or _same_numbers(kept):
+            row_map = mapped(space, made)
+            if row_map is None or _same_numbers(row_map):
                 continue
             for index in instance.node.inputs[1:]:
                 source = None if index is None or index.known is not None else _input(axes, index, by_node)
                 if source is not None and source.weight is None:
-                    if kept.junk.any() or kept.size > kept.source:
+                    if row_map.junk.any() or row_map.size > row_map.source:
                         raise _refused(instance.node, f"takes their numbers from `{source.name}`", "")
                     _only_looks_up(axes, source, find(space), by_node)
-                    found[source.name] = kept.index
-    return found
+                    old_numbers[source.name] = row_map.index
+    return old_numbers
 
 
 def _same_numbers(kept: IndexMap) -> bool:
-    """Whether the units that stay have the numbers that they had: others came behind them, or went there."""
+    """Whether the remaining units keep their numbers, so that units were only added or dropped at the end."""
     first = kept.index[: kept.source]
     return bool((first == np.arange(len(first))).all())
 
 
 def mapped(space: Space, made: Mapping[Space, IndexMap]) -> IndexMap | None:
-    """What a whole axis was mapped to, by what its atoms were; None where none was."""
+    """The map of a whole axis, from those of its atoms; None if no atom was mapped."""
     atoms = list(leaves(space))
     if not any(a in made for a in atoms):
         return None
@@ -62,10 +60,10 @@ def mapped(space: Space, made: Mapping[Space, IndexMap]) -> IndexMap | None:
 
 
 def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[int, ...]]:
-    """What the constants of look-ups become, where they change: the units that they number have other
-    numbers, or they count from an end that moves.
+    """The new constants of look-ups whose constants change: the numbered units have other numbers, or the
+    constants count from an end that moves.
     """
-    found: dict[Node, tuple[int, ...]] = {}
+    new_constants: dict[Node, tuple[int, ...]] = {}
     for instance in axes.instances:
         for axis, space in addressed(axes, instance):
             whole = mapped(space, made)
@@ -73,47 +71,47 @@ def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[in
             if whole is None or numbers is None:
                 continue
             places = {int(u): k for k, u in reversed(list(enumerate(whole.index))) if u >= 0}
-            wanted = [places.get(int(n) % whole.source, -1) for n in numbers.reshape(-1)]
-            if wanted == numbers.reshape(-1).tolist():
+            new_numbers = [places.get(int(n) % whole.source, -1) for n in numbers.reshape(-1)]
+            if new_numbers == numbers.reshape(-1).tolist():
                 continue
-            alone = len(list(addressed(axes, instance))) == 1
-            if -1 in wanted or numbers.size > MAX_PATCHED or not alone:
-                stay = (numbers % whole.source < whole.size).all() and whole.size < whole.source
-                raise _refused(instance.node, "numbers them by constants", FIRST if stay else "")
-            found[instance.node] = tuple(wanted)
-    return found
+            only_axis = len(list(addressed(axes, instance))) == 1
+            if -1 in new_numbers or numbers.size > MAX_PATCHED or not only_axis:
+                still_there = (numbers % whole.source < whole.size).all() and whole.size < whole.source
+                raise _refused(instance.node, "numbers them by constants", FIRST if still_there else "")
+            new_constants[instance.node] = tuple(new_numbers)
+    return new_constants
 
 
 FIRST = "`by first` keeps the numbers as they are"
 
 MAX_PATCHED = 512
-"""Constants of more numbers are not written anew."""
+"""The largest number of elements of a constant that is rewritten."""
 
 
 def _constant(node: Node, axis: int) -> Array | None:
-    """The numbers that a look-up takes of an axis, where they are stored."""
-    address = next((one for one in node.addresses if one.axis == axis and not one.result), None)
+    """The numbers by which a look-up reads an axis, if they are stored."""
+    address = next((entry for entry in node.addresses if entry.axis == axis and not entry.result), None)
     index = None if address is None else node.inputs[address.operand]
     if address is None or index is None:
         return None
     weight = index.unmoved.weight
     if index.known is not None and all(np.array_equal(k, index.known[0]) for k in index.known):
-        found = index.known[0]
+        numbers = index.known[0]
     elif weight is not None:
-        found = np.asarray(weight.read())
+        numbers = np.asarray(weight.read())
     else:
         return None
-    return found if address.column is None else found[..., address.column]
+    return numbers if address.column is None else numbers[..., address.column]
 
 
 def addressed(axes: Axes, instance: Instance) -> Iterator[tuple[int, Space]]:
-    """The axes of tables that a look-up numbers, by their places and spaces."""
+    """The axes of tables that a look-up numbers, with their spaces."""
     if instance.line.treatment == "lookup":
         yield from ((axis, axes.of(table)[axis]) for i, table, axis in instance.numbered() if i == 0)
 
 
 def _moves(node: Node, by_node: Mapping[Node, Instance]) -> bool:
-    """Whether a node passes the numbers of its first operand on as they are."""
+    """Whether a node passes the numbers of its first operand on unchanged."""
     return node.has(*THROUGH) or (node in by_node and by_node[node].line.treatment == "layout")
 
 
@@ -149,8 +147,10 @@ def _refused(node: Node, what: str, remedy: str = FIRST) -> GrowError:
 
 
 def computed_along(axes: Axes) -> dict[Space, Reason]:
-    """For every atom that a known value which is no weight tells units of apart, where that is."""
-    found: dict[Space, Reason] = {}
+    """Atoms along which a computed value (known, but no weight) differs from unit to unit, with the node that
+    reads it.
+    """
+    reasons: dict[Space, Reason] = {}
     for instance in axes.instances:
         for value in instance.node.inputs:
             if value is None or value.known is None or value.weight is not None or _addresses(value):
@@ -158,16 +158,16 @@ def computed_along(axes: Axes) -> dict[Space, Reason]:
             for axis, space in enumerate(axes.of(value)):
                 if _differs(value, axis):
                     reason = Reason(instance.node, "numbers are computed that differ along it")
-                    found.update((x, reason) for x in leaves(space) if x.static and x not in found)
-    return found
+                    reasons.update((x, reason) for x in leaves(space) if x.static and x not in reasons)
+    return reasons
 
 
 GRIDS = (SAME, VIEW, REPEAT, JOIN, SUM)
-"""Traits of what an exporter makes the addresses of an assignment with."""
+"""Traits of the operators by which an exporter makes the addresses of an assignment."""
 
 
 def _addresses(value: Value) -> bool:
-    """Whether numbers say nothing but where something is written: mending accounts for those."""
+    """Whether numbers only say where something is written. The mending pass accounts for those."""
     return bool(value.users) and all(
         node.has(SIZES)
         or (node.has(WRITE) and any(one.operand == i and one.column is not None for one in node.addresses))
@@ -177,6 +177,6 @@ def _addresses(value: Value) -> bool:
 
 
 def _differs(value: Value, axis: int) -> bool:
-    """Whether the elements along an axis are not all alike."""
+    """Whether elements along an axis differ from each other."""
     known = [k for k in value.known or () if k.ndim > axis and k.shape[axis] > 1]
     return any((k != k.take([0], axis)).any() for k in known)

@@ -1,6 +1,6 @@
-"""What a statement's axis means in a model: the role axes, or the parameters, that it names.
+"""Resolution of a statement's axis to role axes or parameters of the model.
 
-Needs: the roles, the axis graph. Raises GrowError (G302, G306) for what the model does not have.
+Needs: the roles, the axis graph. Raises GrowError (G302, G306) for axes and parameters that the model lacks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from growc.recipe.option_rules import CHOSEN
 
 
 def lacks(name: str, span: Span | None, roles: Roles, axes: Axes) -> Diagnostic:
-    """The model has no axis of this name."""
-    have = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes)
-    note = f"its axes are: {have}" if have else "none of its axes has a name of its own"
+    """The error for a name that no axis of the model has."""
+    known_axes = ", ".join(f"{n} {'/'.join(map(str, roles.sizes(n)))}" for n in roles.axes)
+    note = f"its axes are: {known_axes}" if known_axes else "none of its axes has a name of its own"
     grouped = [(r, s) for r, s in axes.ranked.items() if len(factors(s)) > 1 and name in CHOSEN]
     notes = [
         f"`{ranking.name or ranking.kind}` chooses from {' x '.join(str(f.size[0]) for f in factors(space))} "
@@ -34,7 +34,10 @@ def lacks(name: str, span: Span | None, roles: Roles, axes: Axes) -> Diagnostic:
 
 
 def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAxis]:
-    """The axes of a name as expressions spell it: a role, or `axis N of "GLOB"`."""
+    """The axes with a name as expressions spell it: a role, or `axis N of "GLOB"`.
+
+    Raises GrowError (G302, G306).
+    """
     if name.startswith("axis "):
         number, glob_text = name.removeprefix("axis ").split(" of ", 1)
         axis = TensorAxis(int(number), glob_text.strip('"'))
@@ -45,21 +48,21 @@ def named(name: str, span: Span | None, roles: Roles, axes: Axes) -> list[RoleAx
 
 
 def only_size(name: str, sizes: Iterable[int], span: Span) -> int:
-    """The one size that a name means in an expression. Raises GrowError (G312) where there are several."""
-    have = list(dict.fromkeys(sizes))
-    if len(have) > 1:
-        listed = ", ".join(map(str, have))
+    """The one size that a name has in an expression. Raises GrowError (G312) if there are several."""
+    distinct = list(dict.fromkeys(sizes))
+    if len(distinct) > 1:
+        listed = ", ".join(map(str, distinct))
         raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
-    return have[0]
+    return distinct[0]
 
 
 def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:
-    """The axes that a statement names. Raises GrowError (G302, G306) where there are none."""
+    """The axes that a statement names. Raises GrowError (G302, G306) if there are none."""
     if isinstance(axis, ast.NamedAxis):
-        found = roles.axes.get(axis.name, [])
-        if not found:
+        role_axes = roles.axes.get(axis.name, [])
+        if not role_axes:
             raise GrowError(lacks(axis.name, axis.span, roles, axes))
-        return found
+        return role_axes
     pattern = re.compile(glob(axis.glob))
     spaces: dict[Space, None] = {}
     for use in axes.graph.uses():
@@ -75,14 +78,14 @@ def targets_of(axis: ast.AxisRef, roles: Roles, axes: Axes) -> list[RoleAxis]:
 
 
 def glob(pattern: str) -> str:
-    """A regular expression: `*` matches within dots, `**` across them."""
+    """The regular expression of a glob: `*` matches between dots, `**` across them."""
     pieces = re.split(r"(\*\*|\*|\?)", pattern)
     table = {"**": ".*", "*": "[^.]*", "?": "[^.]"}
     return "".join(table.get(p, re.escape(p)) for p in pieces)
 
 
 def lies_under(pattern: str) -> Callable[[str], bool]:
-    """Whether the name of a node or parameter is one that a glob means, or lies below it."""
+    """A predicate: whether the name of a node or parameter matches a glob, or lies below a name that does."""
     compiled = re.compile("/?" + glob(pattern) + "([./].*)?")
     return lambda name: compiled.fullmatch(name) is not None
 
@@ -101,7 +104,7 @@ def _no_parameter(axis: TensorAxis, axes: Axes) -> Diagnostic:
 
 
 def why_same(axes: Axes, space: Space) -> Iterable[str]:
-    """Notes that tell which operators tie an axis to itself under two names."""
+    """Notes on the operators that tie an axis to itself under two names."""
     bearing = (i.node for i in axes.instances if find(space) in atoms_of(i.spaces.values()))
     nodes = [node.name or node.op for node in islice(bearing, 3)]
     return [f"tied by {', '.join(nodes)}"] if nodes else []

@@ -1,9 +1,9 @@
-"""What lies inside the scopes around a statement.
+"""The parts of a model inside the scopes of a statement.
 
-Needs: the scopes of the statement and of the model, the axis graph, the layers. Gives: `Region`: the axes
-that the statement sees, and which of them reach out of its scopes, so that it may not change them; the runs
-inside, and how many layers `layers` means. Raises GrowError (G302, G306, G307, G312) for what the model does
-not have there, or not one of.
+Needs: the scopes of the statement and of the model, the axis graph, the layers. Gives: `Region`, the axes
+that the statement sees, and which of them reach out of its scopes and so may not change. Also gives the runs
+inside, and the number that `layers` means. Raises GrowError (G209, G302, G306, G307, G312) for things that
+the model does not have there, or has several of.
 """
 
 from __future__ import annotations
@@ -28,21 +28,25 @@ from growc.recipe.layer_orders import counted_back, layers_of
 
 @dataclass(frozen=True)
 class Region:
-    """Part of a model. `inside`: the atoms in it (None: all); `beyond`: of those elsewhere too."""
+    """A part of a model.
+
+    inside: the atoms in it; None means all.
+    beyond: the atoms in it that also lie elsewhere.
+    """
 
     scopes: tuple[ast.Scope, ...] = ()
     inside: frozenset[Space] | None = None
     beyond: frozenset[Space] = frozenset()
 
     def of(self, axes: Sequence[RoleAxis], name: str, span: Span) -> list[RoleAxis]:
-        """The axes of which anything lies inside. Raises GrowError (G307) where that is none."""
+        """The axes that lie inside at least in part. Raises GrowError (G307) if there are none."""
         inside = self.inside
         if inside is None:
             return list(axes)
-        found = [a for a in axes if any(x in inside for x in atoms_of(a.spaces))]
-        if not found:
+        axes_inside = [a for a in axes if any(x in inside for x in atoms_of(a.spaces))]
+        if not axes_inside:
             raise GrowError(Diagnostic("G307", f"no `{name}` lies in {text_of(self.scopes)}", span))
-        return found
+        return axes_inside
 
     def require(self, axes: Sequence[RoleAxis], name: str, span: Span) -> None:
         """Raise GrowError (G307) unless all of the axes lie inside, and inside only."""
@@ -56,7 +60,10 @@ class Region:
 
 
 def region_of(scopes: Sequence[ast.Scope], known: Scopes, axes: Axes, layers: Layers, moment: int) -> Region:
-    """What lies in all of these scopes; layers are numbered as they were before the statement `moment`."""
+    """The part of the model in all of these scopes.
+
+    Layers have the numbers from before the statement `moment`.
+    """
     region = Region(tuple(scopes))
     for scope in scopes:
         if isinstance(scope, ast.RoleScope):
@@ -93,7 +100,9 @@ def _under(scope: ast.Scope, axes: Axes) -> tuple[frozenset[Space], frozenset[Sp
 def _in_layers(
     scopes: Sequence[ast.Scope], scope: ast.LayerScope, axes: Axes, layers: Layers, moment: int
 ) -> tuple[frozenset[Space], frozenset[Space]]:
-    """Atoms of weights in layers that had these numbers before the statement `moment`."""
+    """Atoms of weights in layers that had these numbers before the statement `moment`, and of weights
+    elsewhere too.
+    """
     nodes: set[Node] = set()
     for run in runs_in(layers, scopes, scope.span):
         meant = layers_of(scope.layers, run.history.count_before(moment), partial(_number, run, moment))
@@ -107,7 +116,7 @@ def _in_layers(
 
 
 def counted_from_the_end(scopes: Sequence[ast.Scope], layers: Layers, moment: int) -> Iterator[str]:
-    """What is to be known of numbers in `in layers` that come out negative."""
+    """Warnings about numbers in `in layers` that come out negative."""
     for scope in scopes:
         for run in runs_in(layers, scopes, scope.span) if isinstance(scope, ast.LayerScope) else ():
             count, number = run.history.count_before(moment), partial(_number, run, moment)
@@ -116,7 +125,7 @@ def counted_from_the_end(scopes: Sequence[ast.Scope], layers: Layers, moment: in
 
 
 def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[Space], frozenset[Space]]:
-    """Atoms of the weight uses that are chosen; and which of those others have too."""
+    """Atoms of the chosen uses of weights, and those of them that other uses have too."""
     sides: dict[bool, set[Space]] = {True: set(), False: set()}
     for use in axes.graph.uses():
         sides[chosen(use)].update(atoms_of(axes.of(use)))
@@ -124,7 +133,7 @@ def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[Space
 
 
 def _number(run: Run, moment: int, expr: Expr) -> int:
-    """What an expression in a range of layers comes to. Raises GrowError (G209) for axes in it."""
+    """The value of an expression in a range of layers. Raises GrowError (G209) for axes in it."""
 
     def count(axis: Named) -> int:
         if axis.name == "layers":
@@ -144,17 +153,17 @@ def text_of(scopes: Sequence[ast.Scope]) -> str:
 
 
 def runs_in(layers: Layers, scopes: Sequence[ast.Scope], span: Span | None) -> list[Run]:
-    """The runs that lie in all of these scopes."""
+    """The runs that lie in all of these scopes. Raises GrowError (G302, G307) if there are none."""
     if not layers.runs:
         raise GrowError(Diagnostic("G302", "no layers were found in the model", span))
-    found = [r for r in layers.runs if all(lies_in(r, scope) for scope in scopes)]
-    if not found:
+    runs = [r for r in layers.runs if all(lies_in(r, scope) for scope in scopes)]
+    if not runs:
         raise GrowError(Diagnostic("G307", f"no `layers` lie in {text_of(scopes)}", span))
-    return found
+    return runs
 
 
 def lies_in(run: Run, scope: ast.Scope) -> bool:
-    """Whether a run lies in a scope: of a glob, any of its weights or nodes does."""
+    """Whether a run lies in a scope. A run lies in a glob if any of its weights or nodes does."""
     if isinstance(scope, ast.RoleScope):
         return run.scope == scope.role
     if isinstance(scope, ast.GlobScope):
@@ -165,10 +174,10 @@ def lies_in(run: Run, scope: ast.Scope) -> bool:
 
 
 def numbers(runs: Sequence[Run], moment: int | None = None) -> list[int]:
-    """The distinct numbers of layers before a statement, or after the last one, in order."""
+    """The distinct numbers of layers before the statement `moment`, or after the last one, in order."""
     return list(dict.fromkeys(r.history.count_before(moment) for r in runs))
 
 
 def number_of_layers(layers: Layers, scopes: Sequence[ast.Scope], span: Span, moment: int | None) -> int:
-    """The number of layers in these scopes before a statement, or after the last one."""
+    """The number of layers in these scopes before the statement `moment`, or after the last one."""
     return only_size("layers", numbers(runs_in(layers, scopes, span), moment), span)
