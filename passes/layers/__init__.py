@@ -1,1 +1,1 @@
-"""Runs of equal layers, what goes around them, and which layer of the source each one is."""
+"""Runs of equal layers, the residual streams around them, and the source layer of each layer."""

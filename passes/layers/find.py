@@ -1,11 +1,11 @@
-"""Layers: equal parts of a stream, one behind the other.
+"""Detection of layers: equal consecutive parts of a stream.
 
 Needs: the axis graph after simulation, the scopes of its residual sums. Gives:
 `growc.passes.layers.layer_runs.Layers`.
 
-Bypasses on one stream (growc.passes.layers.residual_branches) are a sequence of tokens, and layers a
+Bypasses on one stream (growc.passes.layers.residual_branches) are a sequence of tokens, and layers are a
 repetition in it (growc.passes.layers.repetition). A layer starts where a bypass starts, so that its phase is
-never in doubt. Only where a model has no bypass, layers are the repetition in its chain of products.
+never in doubt. In a model without bypasses, layers are the repetition in its chain of products.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ from growc.passes.new_layers.settling import widens
 
 @dataclass(eq=False)
 class Series:
-    """Layers before their nodes are known: the places between them, and the bypasses of each."""
+    """Consecutive layers before their nodes are known.
+
+    places: the values between the layers.
+    blocks: the bypasses of each layer.
+    """
 
     places: list[Value]
     blocks: list[list[Bypass]]
@@ -46,12 +50,15 @@ class Series:
 
     @property
     def built(self) -> object:
-        """Equal for series whose layers are made of the same parts."""
+        """A value that is equal for series whose layers consist of the same parts."""
         return [b.coarse for b in self.blocks[-1]]
 
 
 def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
-    """Find all runs of layers. `scope_of`: the scope that a residual sum lies in."""
+    """Find all runs of layers.
+
+    scope_of: the scope in which a residual sum lies.
+    """
     data = data_values(axes.graph, learned_activations(axes))
     below = [Streams(axes, data, tree) for tree in trees(axes, data)]
     series: list[Series] = []
@@ -65,16 +72,19 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     order = {v: k for k, n in enumerate(axes.graph.nodes) for v in n.outputs}
     series = outermost(series, order, comes_from=below[0].comes_from) if series else []
     scopes = [scope_of.get(s.blocks[0][0].sum, "") for s in series]
-    kept = [i for i in range(len(series)) if belongs(i, series, scopes)]
-    kept.sort(key=lambda i: order.get(series[i].places[0], -1))
-    layers = nodes_of([series[i].places for i in kept], axes.graph, data)
-    whole = [all(one.end.producer in one.nodes for one in own) for own in layers]
-    if not all(whole):  # of several runs that end at one value, one has its nodes
-        kept = [i for i, one in zip(kept, whole, strict=True) if one]
-        layers = nodes_of([series[i].places for i in kept], axes.graph, data)
+    indices = [i for i in range(len(series)) if belongs(i, series, scopes)]
+    indices.sort(key=lambda i: order.get(series[i].places[0], -1))
+    layers = nodes_of([series[i].places for i in indices], axes.graph, data)
+    complete = [all(layer.end.producer in layer.nodes for layer in run_layers) for run_layers in layers]
+    if not all(complete):  # If several runs end at one value, only one of them has its nodes.
+        indices = [i for i, layer in zip(indices, complete, strict=True) if layer]
+        layers = nodes_of([series[i].places for i in indices], axes.graph, data)
     static, rows = static_values(axes.graph) - data, find_rows(axes.graph, layers, data)
     kinds = partial(kinds_of, static=static, rows=rows)
-    runs = [run_of(own, scopes[i], residual, kinds(own)) for i, own in zip(kept, layers, strict=True)]
+    runs = [
+        run_of(run_layers, scopes[i], residual, kinds(run_layers))
+        for i, run_layers in zip(indices, layers, strict=True)
+    ]
     return Layers(tuple(runs), data, rows)
 
 
@@ -85,7 +95,9 @@ def run_of(layers: Sequence[Layer], scope: str, residual: bool, kinds: tuple[int
 
 
 def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:
-    """Trees below the deepest output, and below outputs that reach products which no earlier one does."""
+    """Post-dominator trees: of the deepest output, and of each output that reaches products no earlier one
+    reaches.
+    """
     depth = depths(axes.graph, data)
     working = {i.node for i in axes.instances if i.line.treatment == "contract"}
     seen: set[Node] = set()
@@ -97,7 +109,7 @@ def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:
 
 
 def fresh_above(root: Value, data: frozenset[Value], seen: set[Node]) -> set[Node]:
-    """The nodes that a value is made by, but for those that were seen."""
+    """The nodes that a value is made by, except those in `seen`."""
 
     def above(values: Iterator[Value]) -> Iterator[Node]:
         yield from (node for node in makers(values) if node not in seen)
@@ -112,34 +124,36 @@ def series_below(streams: Streams) -> Iterator[Series]:
     """The layers on every stream below one output."""
     for stretch in streams.stretches():
         tokens = [b.token for b in stretch]
-        found = repetitions(tokens, [b.coarse for b in stretch], [b.mixes for b in stretch])
-        for one in found or [Repetition(0, len(stretch), 1)]:
-            yield from series_of(one, stretch, streams.tree)
+        repeats = repetitions(tokens, [b.coarse for b in stretch], [b.mixes for b in stretch])
+        for repetition in repeats or [Repetition(0, len(stretch), 1)]:
+            yield from series_of(repetition, stretch, streams.tree)
 
 
 def once_cut(series: list[Series], below: Sequence[Streams]) -> list[Series]:
-    """Series, where what layers hand on beside the stream hid that they follow each other."""
+    """The series, with those joined that values handed on beside the stream had separated."""
     for streams in below:
         for sums, beside in handed_on(streams):
             tree = PostDominators(streams.axes.graph, streams.data, streams.tree.root, beside)
-            found = [s for s in series_below(Streams(streams.axes, streams.data, tree)) if s.sums <= sums]
-            for one in (s for s in found if len(s.blocks) > 1):
-                hidden = [s for s in series if not one.sums.isdisjoint(s.sums)]
-                if all(len(s.blocks) < len(one.blocks) for s in hidden):
-                    series = [*(s for s in series if s not in hidden), one]
+            candidates = [
+                s for s in series_below(Streams(streams.axes, streams.data, tree)) if s.sums <= sums
+            ]
+            for joined in (s for s in candidates if len(s.blocks) > 1):
+                overlapping = [s for s in series if not joined.sums.isdisjoint(s.sums)]
+                if all(len(s.blocks) < len(joined.blocks) for s in overlapping):
+                    series = [*(s for s in series if s not in overlapping), joined]
     return series
 
 
 def chain_below(streams: Streams) -> Iterator[Series]:
-    """Equal products one behind the other, each with what follows it, where no sum goes around any."""
+    """Equal consecutive products, each with what follows it, for models without residual sums."""
     chain = streams.chain()
     tokens = [b.token for b in chain]
-    for one in repetitions(tokens, tokens, [False] * len(chain)):
-        yield from series_of(one, chain, streams.tree)
+    for repetition in repetitions(tokens, tokens, [False] * len(chain)):
+        yield from series_of(repetition, chain, streams.tree)
 
 
 def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators) -> Iterator[Series]:
-    """A repetition as a series, cut into single blocks where each of them mixes positions once."""
+    """A repetition as a series, cut into single blocks if each of them mixes positions once."""
     period, count = found.period, found.count
     mixing = [b.mixes for b in stretch[found.start : found.start + period]]
     inner = next(q for q in range(1, period + 1) if period % q == 0 and mixing == mixing[:q] * (period // q))
@@ -149,14 +163,16 @@ def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators
     blocks = [list(stretch[i : i + period]) for i in bounds]
     places = places_of(found, bounds, stretch, tree)
     once = len(places) == 2 and places[0].sizes != places[1].sizes
-    if len(places) > 1 and not once:  # a layer takes what it gives, or it would stand once for ever
+    if len(places) > 1 and not once:  # A layer that can be repeated gives the size that it takes.
         yield Series(places, blocks[: len(places) - 1])
 
 
 def place_of(bypass: Bypass, tree: PostDominators) -> Value:
-    """Where a layer that starts with a bypass starts: in front of casts that nothing else uses.
+    """The value at which a layer that starts with a bypass starts: before widening casts that nothing else
+    uses.
 
-    Behind all that rounds the stream: so a copy of the layer finds it rounded, as the layer did.
+    It lies behind operators that round the stream, so that a copy of the layer finds the stream rounded, as
+    the layer did.
     """
     place = bypass.start
     while place.producer is not None and widens(place.producer):
@@ -174,13 +190,14 @@ def place_of(bypass: Bypass, tree: PostDominators) -> Value:
 def places_of(
     found: Repetition, bounds: Sequence[int], stretch: Sequence[Bypass], tree: PostDominators
 ) -> list[Value]:
-    """Where the layers start, and where the last one ends.
+    """The values where the layers start, and where the last one ends.
 
-    It ends as far behind its last sum as the layers before: what stands between layers (the norm of a
-    post-norm model) belongs to the layer before it. Of a single layer its own blocks tell, or the functions
-    that its start and its last sum both go through. Where behind the last sum less layout follows than
-    between layers, layers start before that layout. Where it does not stand behind the last, but in front of
-    the first too, it belongs to the layer behind it. What is only added between layers is neither.
+    The last layer ends as far behind its last sum as the layers before it: operators between layers, such as
+    the norm of a post-norm model, belong to the layer before them. For a single layer its own blocks decide,
+    or the functions that both precede its start and follow its last sum. If less layout follows the last sum
+    than stands between layers, layers start before that layout. If operators between layers also stand in
+    front of the first layer but not behind the last, they belong to the layer behind them. Terms that are
+    only added between layers belong to neither.
     """
     place = {i: place_of(stretch[i], tree) for i in range(found.start, min(found.stop + 1, len(stretch)))}
     if len({value.dtype for value in place.values()}) > 1:
@@ -195,25 +212,27 @@ def places_of(
     followed = found.stop < len(stretch)
 
     def candidates() -> Iterator[list[Value] | None]:
-        yield from (ended(places, last, way, tree) for way in outside)
+        yield from (ended(places, last, path, tree) for path in outside)
         yield in_front(places, [stretch[i - 1].end for i in (*bounds[1:], found.stop)])
-        alone = [] if outside or inside or followed else [closing(last, places[0], tree)]
-        yield from (ended(places, last, way, tree) for way in (*inside, *alone))
+        single = [] if outside or inside or followed else [closing(last, places[0], tree)]
+        yield from (ended(places, last, path, tree) for path in (*inside, *single))
 
-    for one in candidates():
-        if one is not None:
-            return one
+    for found_places in candidates():
+        if found_places is not None:
+            return found_places
     if followed:
         return [*places, place[found.stop]]
-    ways = [*outside, *inside]
-    return [*places, last] if ways and all(node.has(SUM) for way in ways for node in way) else places
+    paths = [*outside, *inside]
+    return [*places, last] if paths and all(node.has(SUM) for path in paths for node in path) else places
 
 
 def ended(
     places: Sequence[Value], last: Value, way: Sequence[Node], tree: PostDominators
 ) -> list[Value] | None:
-    """Places of which the last one lies behind these operators, or behind some where the rest is layout that
-    stands in front of all the others; None where neither holds.
+    """The places, followed by the end of the last layer behind these operators.
+
+    If only some of the operators follow, and the rest is layout that stands before every start, the starts
+    move before that layout. None if neither holds.
     """
     end = along(last, way, tree)
     if end is not None and elements(end) == elements(places[-1]):
@@ -227,17 +246,17 @@ def ended(
 
 
 def before(place: Value, layout: Sequence[Node]) -> Value | None:
-    """The value from which a place is made by these operators, if they are layout and nothing else."""
-    for one in reversed(layout):
+    """The value from which these operators make a place, if they are all layout; None otherwise."""
+    for operator in reversed(layout):
         node = place.producer
-        if node is None or node.op != one.op or not node.has(*UNTOUCHED) or node.inputs[0] is None:
+        if node is None or node.op != operator.op or not node.has(*UNTOUCHED) or node.inputs[0] is None:
             return None
         place = node.inputs[0]
     return place
 
 
 def closing(last: Value, start: Value, tree: PostDominators) -> list[Node]:
-    """The functions right behind a sum that also stand, in this order, right before a start."""
+    """The functions directly behind a sum that also stand, in this order, directly before a start."""
     behind = list(islice((v for v in tree.way(last) if isinstance(v, Node)), 3))
     before: list[Node] = []
     node = start.producer
@@ -250,13 +269,13 @@ def closing(last: Value, start: Value, tree: PostDominators) -> list[Node]:
 
 
 def operators(value: Value, place: Value, tree: PostDominators) -> list[Node]:
-    """The operators that everything passes from a value to a place."""
+    """The operators that everything from a value to a place passes."""
     passed = takewhile(lambda vertex: vertex is not place, tree.way(value))
     return [vertex for vertex in passed if isinstance(vertex, Node)]
 
 
 def along(value: Value, way: Sequence[Node], tree: PostDominators) -> Value | None:
-    """The value behind these operators; None where others stand there."""
+    """The value behind these operators; None if other operators stand there."""
     passed = list(islice((v for v in tree.way(value) if isinstance(v, Node)), len(way)))
     if [node.op for node in passed] != [node.op for node in way]:
         return None
@@ -264,20 +283,20 @@ def along(value: Value, way: Sequence[Node], tree: PostDominators) -> Value | No
 
 
 def belongs(index: int, series: Sequence[Series], scopes: Sequence[str]) -> bool:
-    """Whether a series is one of layers. A single one beside real runs has to be built like one of them."""
-    one = series[index]
-    others = [
+    """Whether a series consists of layers. A single block beside real runs must be built like one of them."""
+    candidate = series[index]
+    runs = [
         s for s, scope in zip(series, scopes, strict=True) if scope == scopes[index] and len(s.blocks) > 1
     ]
-    return len(one.blocks) > 1 or not others or any(s.built == one.built for s in others)
+    return len(candidate.blocks) > 1 or not runs or any(s.built == candidate.built for s in runs)
 
 
 def outermost(
     series: Sequence[Series], order: Mapping[Value, int], comes_from: Callable[[Value, Value], bool]
 ) -> list[Series]:
-    """Series none of which lies inside a layer of another: a layer is copied with all that stands in it.
+    """Series that do not lie inside a layer of another series: a layer is copied with everything in it.
 
-    Of two, the outer one stays, unless it is a single layer around several.
+    Of two nested series the outer one stays, unless it is a single layer around several.
     """
 
     def inside(one: Series, other: Series) -> bool:
@@ -290,52 +309,52 @@ def outermost(
         same = len(one.places) == 2 and (start, end) in pairwise(other.places)
         return not same and any(comes_from(start, a) and comes_from(b, end) for a, b in around)
 
-    gone: set[Series] = set()
+    dropped: set[Series] = set()
     for one in series:
         for other in (s for s in series if s is not one and inside(one, s)):
-            gone.add(other if len(other.places) == 2 < len(one.places) else one)
-    return [s for s in series if s not in gone]
+            dropped.add(other if len(other.places) == 2 < len(one.places) else one)
+    return [s for s in series if s not in dropped]
 
 
 # ------------------------------------------------------------------------------------------- nodes
 
 
 def nodes_of(series: Sequence[Sequence[Value]], graph: Graph, data: frozenset[Value]) -> list[list[Layer]]:
-    """The layers between places, with their nodes."""
+    """The layers between the places of each series, with their nodes."""
     layers = [[Layer(a, b, ()) for a, b in pairwise(s)] for s in series]
     owners = _owners(layers, graph, data)
-    nodes: dict[Layer, list[Node]] = {layer: [] for found in layers for layer in found}
+    nodes: dict[Layer, list[Node]] = {layer: [] for run_layers in layers for layer in run_layers}
     for node in graph.nodes:
         owner = owners.get(node)
         if isinstance(owner, Layer):
             nodes[owner].append(node)
-    return [[Layer(x.start, x.end, tuple(nodes[x])) for x in found] for found in layers]
+    return [[Layer(x.start, x.end, tuple(nodes[x])) for x in run_layers] for run_layers in layers]
 
 
 LOOSE = "loose"
-"""Stands for the owner of what only outputs of the model use."""
+"""The owner of nodes that only outputs of the model use."""
 
 
 def _owners(
     layers: Sequence[Sequence[Layer]], graph: Graph, data: frozenset[Value]
 ) -> dict[Node, Layer | str | None]:
-    """For each node the layer that everything made from it goes into, or the layer that alone feeds it."""
-    ends: dict[Value, Layer | None] = {found[0].start: None for found in layers}
-    ends |= {layer.end: layer for found in layers for layer in found}
+    """For each node, the layer that uses all its results, or the layer that alone feeds it."""
+    ends: dict[Value, Layer | None] = {run_layers[0].start: None for run_layers in layers}
+    ends |= {layer.end: layer for run_layers in layers for layer in run_layers}
     owners: dict[Node, Layer | str | None] = {}
     for node in reversed(graph.nodes):
-        own = [v for v in node.outputs if v in data]
-        if any(v in ends for v in own):
-            owners[node] = next(ends[v] for v in own if v in ends)
-        elif own and node.op:
-            after = {owners[n] for v in own for n in users(v, data) if n in owners}
+        data_outputs = [v for v in node.outputs if v in data]
+        if any(v in ends for v in data_outputs):
+            owners[node] = next(ends[v] for v in data_outputs if v in ends)
+        elif data_outputs and node.op:
+            after = {owners[n] for v in data_outputs for n in users(v, data) if n in owners}
             after -= {LOOSE}
             owners[node] = LOOSE if not after else after.pop() if len(after) == 1 else None
     for node in graph.nodes:
         if owners.get(node) == LOOSE:
             owners[node] = _tapped(node, data, ends, owners)
-    for found in layers:
-        owners |= listed(found, {node for node, owner in owners.items() if owner == LOOSE}, data)
+    for run_layers in layers:
+        owners |= listed(run_layers, {node for node, owner in owners.items() if owner == LOOSE}, data)
     return owners
 
 
@@ -345,7 +364,7 @@ def _tapped(
     ends: Mapping[Value, Layer | None],
     owners: Mapping[Node, Layer | str | None],
 ) -> Layer | str | None:
-    """The layer whose inner values a node leads to an output of the model."""
+    """The layer whose inner values a node leads to a model output."""
     read = [v for v in node.operands if v in data]
     inner = {owners.get(v.producer) for v in read if v not in ends and v.producer is not None} - {None}
     layer = inner.pop() if len(inner) == 1 else None

@@ -1,8 +1,8 @@
-"""What layers hand on beside their stream: keys and values that several share, scores, a second stream.
+"""Values that layers hand on beside their stream: shared keys and values, attention scores, a second stream.
 
-Who reads these behind a layer's sum goes around it, so that the sum cuts the graph no more. Needs: the
-bypasses below one output. Gives: the streams on which such readers stand, each with them; without them the
-stream is one again.
+Readers of these values behind a layer's sum go around that sum, so that the sum no longer separates the
+graph. Needs: the bypasses below one output. Gives: the streams with such readers, each with their edges.
+Without these edges the stream is connected again.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from growc.passes.layers.residual_branches import Streams, elements
 
 @dataclass(eq=False)
 class _Around:
-    """A value that arrives untouched at a sum with something that is made from it."""
+    """A value that reaches a sum untouched, together with something made from it."""
 
     start: Value
     sum: Node
     inside: set[Node]
     beside: list[Edge] = field(default_factory=list)
-    """Who reads the value, or what is made of it on the way, and does not go into the sum."""
+    """Edges from the value, or from what is made of it on the way, to nodes that do not lead into the sum."""
 
 
 def handed_on(streams: Streams) -> list[tuple[frozenset[Node], frozenset[Edge]]]:
-    """The sums of every stream of which something goes around a sum, and what does.
+    """For every stream around which values are handed on: its sums, and the edges that go around them.
 
     Of two streams that go through each other the longer one counts.
     """
@@ -43,13 +43,13 @@ def handed_on(streams: Streams) -> list[tuple[frozenset[Node], frozenset[Edge]]]
 
 
 def _lies_across(one: Sequence[_Around], other: Sequence[_Around]) -> bool:
-    """Whether a stream goes through the layers of a longer one, as the scores do that they hand on."""
+    """Whether a stream goes through the layers of a longer one, as handed-on attention scores do."""
     inside = (a.inside for a in one)
     return len(one) < len(other) and any(not nodes.isdisjoint(a.sum for a in other) for nodes in inside)
 
 
 class _Ways:
-    """Which values that several read each value is made from, as bits."""
+    """For each value, the values with several readers from which it is made, as bits."""
 
     def __init__(self, streams: Streams) -> None:
         self.streams = streams
@@ -64,7 +64,7 @@ class _Ways:
             self.made_from.update((v, mask) for v in node.outputs if v in streams.data)
 
     def bit(self, value: Value) -> int:
-        """The bit of a value; zero where one node alone reads it."""
+        """The bit of a value; zero if at most one node reads it."""
         if value not in self.readers:
             tree = self.streams.tree
             self.readers[value] = [n for n in users(value, self.streams.data) if n in tree.parent]
@@ -72,27 +72,35 @@ class _Ways:
         return self.bits[value]
 
     def found(self) -> list[_Around]:
-        """One for each value: up to the first sum from which the stream goes on, else the first of all."""
+        """For each start, the bypass to the first sum from which the stream goes on, else to the first sum of
+        all.
+        """
         ends: dict[Value, list[Value]] = {}
         for node in self.streams.tree.nodes:
             given = [v for v in node.operands if v in self.streams.data]
             if node.has(SUM) and len(given) > 1:
                 for start in self.starts(given):
-                    known = ends.setdefault(start, [])
-                    known[:] = [v for v in known if v not in given or self.bit(v)] + [node.outputs[0]]
-        found = []
+                    end_values = ends.setdefault(start, [])
+                    end_values[:] = [v for v in end_values if v not in given or self.bit(v)] + [
+                        node.outputs[0]
+                    ]
+        bypasses = []
         for start, values in ends.items():
-            on = (v for v in values if next_start(v, ends.keys(), self.streams) is not None)
-            found.append(self.described(start, next(on, values[0]).producer))
-        return found
+            continuing = (v for v in values if next_start(v, ends.keys(), self.streams) is not None)
+            bypasses.append(self.described(start, next(continuing, values[0]).producer))
+        return bypasses
 
     def starts(self, given: Sequence[Value]) -> Iterator[Value]:
-        """For each operand of a sum, the nearest value as which it came and of which another is made."""
+        """For each operand of a sum, the nearest value that it is an unchanged form of, and from which
+        another operand is made.
+        """
         for operand in given:
-            others = 0
-            for other in given:
-                others |= 0 if other is operand else self.made_from.get(other, 0) | self.bit(other)
-            start = self.nearest(operand, others)
+            others_made_from = 0
+            for sibling in given:
+                others_made_from |= (
+                    0 if sibling is operand else self.made_from.get(sibling, 0) | self.bit(sibling)
+                )
+            start = self.nearest(operand, others_made_from)
             if start is not None:
                 yield start
 
@@ -121,20 +129,22 @@ class _Ways:
 
 
 def _one_behind_the_other(around: Sequence[_Around], streams: Streams) -> list[list[_Around]]:
-    """Groups of which each starts behind the sum of one before, with no matrix in between."""
+    """Groups of bypasses, each of which starts behind the sum of the one before, with no matrix in
+    between.
+    """
     starts = {a.start for a in around}
     group = {a.start: [a] for a in around}
-    for one in around:
-        after = next_start(one.sum.outputs[0], starts, streams)
-        if after is not None and group[after] is not group[one.start]:
-            joined = group[one.start] + group[after]
+    for bypass in around:
+        after = next_start(bypass.sum.outputs[0], starts, streams)
+        if after is not None and group[after] is not group[bypass.start]:
+            joined = group[bypass.start] + group[after]
             group.update((a.start, joined) for a in joined)
     place = {a: k for k, a in enumerate(around)}
     return [sorted(g, key=place.__getitem__) for g in {g[0]: g for g in group.values()}.values()]
 
 
 def next_start(end: Value, starts: Collection[Value], streams: Streams) -> Value | None:
-    """The nearest start that is as large as the end of a bypass, and made of it without a matrix."""
+    """The nearest start made from the end of a bypass without a matrix, and with as many elements."""
 
     def behind(value: Value) -> Iterator[Value]:
         plain = (node for node in users(value, streams.data) if not streams.matrices(node))

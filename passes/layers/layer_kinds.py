@@ -1,10 +1,10 @@
-"""Kinds of layer: which layers are built alike.
+"""Kinds of layers: the layers that are built alike.
 
-Needs: the layers of a run with their nodes. Gives: a number for each, equal for layers that compute the same
-from their start, the same operators on weights of the same shapes, with the same numbers, beside the same
-shared values (a mask of its own for every second layer makes two kinds). Rows of one table are alike, and
-what is added between layers is no part of the one before. Of what layers hand on beside their stream (keys
-and values of two layers, scores) only the sizes count.
+Needs: the layers of a run with their nodes. Gives: a number for each layer, equal for layers that compute the
+same from their start. They have the same operators, weights of the same shapes, the same constants and the
+same shared values; a mask of its own for every second layer makes two kinds. Rows of one table count as
+alike, and a term that is added between layers is no part of the layer before it. Of values that layers hand
+on beside their stream (shared keys and values, scores) only the sizes count.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from growc.passes.dataflow.reachability import made_from
 from growc.passes.layers.layer_runs import Layer, Rows
 
 SILENT = frozenset({"stash_type"})
-"""Attributes that change nothing but how exactly is computed."""
+"""Attributes that only change the precision of a computation."""
 
 
 LOOKED_AT = 10007
-"""Of larger tables, only about so many elements are compared."""
+"""The approximate number of elements that are compared of a larger table."""
 
 
 def kinds_of(
@@ -46,7 +46,9 @@ def _from_outside(layer: Layer) -> set[Value]:
 
 
 def digest(value: Value) -> int:
-    """A number for the content of a stored table that is no parameter (a mask): of some of its elements."""
+    """A checksum of some elements of a stored table that is no parameter, such as a mask; 0 for other
+    values.
+    """
     if value.weight is None or value.floating:
         return 0
     content = value.weight.read().reshape(-1)
@@ -54,20 +56,24 @@ def digest(value: Value) -> int:
 
 
 class _Likeness:
-    """Numbers for expressions: equal where they are built alike."""
+    """Numbers for expressions, equal for expressions that are built alike."""
 
     def __init__(self, shared: set[Value], handed: set[Value], rows: Sequence[Rows]) -> None:
         self.shared, self.handed = shared, handed
-        self.between = {node: i for one in rows for node, i in one.sums}
+        self.between = {node: i for layer_rows in rows for node, i in layer_rows.sums}
         self.numbers: dict[Hashable, int] = {}
-        self.outer = {v: self.number(("row", k)) for k, one in enumerate(rows) for v in one.taken}
+        self.outer = {
+            v: self.number(("row", k)) for k, layer_rows in enumerate(rows) for v in layer_rows.taken
+        }
 
     def of(self, layer: Layer) -> int:
         """The number of what a layer computes."""
-        found: dict[Value, int] = {layer.start: self.number("start")}
+        numbers: dict[Value, int] = {layer.start: self.number("start")}
         for node in layer.nodes:
-            self.enter(node, [found[v] if v in found else self.outside(v) for v in node.operands], found)
-        return found[layer.end] if layer.end in found else self.number(layer.end)
+            self.enter(
+                node, [numbers[v] if v in numbers else self.outside(v) for v in node.operands], numbers
+            )
+        return numbers[layer.end] if layer.end in numbers else self.number(layer.end)
 
     def outside(self, value: Value) -> int:
         """The number of a value that no node of the layer makes."""
@@ -89,11 +95,11 @@ class _Likeness:
         return self.outer[value]
 
     def looked_at(self, node: Node) -> list[Value]:
-        """The operands whose making tells apart what a node makes: of a shape, none does."""
+        """The operands that distinguish the results of a node. For a node that only gives sizes, none do."""
         return [] if node.has(SIZES) else list(node.operands)
 
     def leaf(self, value: Value) -> Hashable:
-        """What is known of a value whose making is not looked at."""
+        """A key for a value whose producer is ignored."""
         if value in self.shared:
             return value
         if value.known is not None:
@@ -101,7 +107,7 @@ class _Likeness:
         return value.sizes, value.floating, digest(value)
 
     def enter(self, node: Node, operands: Sequence[int], found: dict[Value, int]) -> None:
-        """Number the results of a node."""
+        """Give numbers to the results of a node."""
         if node in self.between:
             found[node.outputs[0]] = operands[1 - self.between[node]]
             return
@@ -116,5 +122,5 @@ class _Likeness:
             found[value] = self.number((node.op, attributes, tuple(operands), k, sizes))
 
     def number(self, key: Hashable) -> int:
-        """A number for a key."""
+        """The number of a key."""
         return self.numbers.setdefault(key, len(self.numbers))

@@ -1,4 +1,4 @@
-"""The layers of a model, found by growc.passes.layers.find, and what became of them, as plain data."""
+"""Data classes for the layers of a model (see growc.passes.layers.find) and for their changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from growc.plans.plan import Gap, Summary
 
 @dataclass(frozen=True)
 class Move:
-    """What one statement does to a run: layer k of the result was layer `order[k]` before it."""
+    """The effect of one statement on a run: layer k of the result was layer `order[k]` before it."""
 
     number: int
     order: tuple[int, ...]
@@ -23,8 +23,11 @@ class Move:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A layer whose weights are drawn. moment: the number of the statement; draws: the layer's numbers; std:
-    their standard deviation, if not that of each tensor.
+    """A layer whose weights are drawn at random.
+
+    moment: the number of the statement.
+    draws: the random numbers of the layer.
+    std: their standard deviation, if it is not that of each tensor.
     """
 
     moment: int
@@ -34,47 +37,54 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Past:
-    """One run of layers. `count`: how many the source has; of each layer of the result: `zeroed`, whether it
-    adds nothing, and `drawn`, how its weights are drawn, None where they are copies. grafted: whether all of
-    them are a template's."""
+    """The history of one run of layers.
+
+    count: the number of layers in the source.
+    zeroed: for each layer of the result, whether it adds nothing to the stream.
+    drawn: for each layer of the result, how its weights are drawn; None if they are copies.
+    grafted: whether all layers come from a template.
+    """
 
     count: int
     moves: tuple[Move, ...] = ()
     zeroed: tuple[bool, ...] = ()
     drawn: tuple[Drawn | None, ...] = ()
     merged: tuple[tuple[int, ...], ...] = ()
-    """Of each layer of the result the source's of which it is the mean; one counts as often as it stands."""
+    """For each layer of the result, the source layers whose mean it is.
+
+    A layer that counts several times is repeated.
+    """
     grafted: bool = False
 
     @staticmethod
     def of(count: int) -> Past:
-        """Nothing has moved yet."""
-        own = tuple((layer,) for layer in range(count))
-        return Past(count, (), (False,) * count, (None,) * count, own)
+        """The history of a run in which nothing has moved."""
+        themselves = tuple((layer,) for layer in range(count))
+        return Past(count, (), (False,) * count, (None,) * count, themselves)
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The source's layer of every layer of the result."""
+        """For each layer of the result, its layer in the source."""
         return tuple(self.number_before(k, 0) for k in range(self.count_before(None)))
 
     @property
     def sources_zeroed(self) -> frozenset[int]:
-        """The source's layers of which some copy adds nothing."""
+        """The source layers that have a copy which adds nothing."""
         return frozenset(k for k, zero in zip(self.order, self.zeroed, strict=True) if zero)
 
     @property
     def moved(self) -> bool:
-        """Whether anything is another layer than in the source."""
-        made = any(self.zeroed) or any(self.drawn) or any(len(one) > 1 for one in self.merged)
-        return made or self.order != tuple(range(self.count))
+        """Whether any layer differs from the source's."""
+        changed = any(self.zeroed) or any(self.drawn) or any(len(sources) > 1 for sources in self.merged)
+        return changed or self.order != tuple(range(self.count))
 
     def count_before(self, moment: int | None) -> int:
-        """How many layers there were before the statement of a number; None: after the last one."""
-        done = [m for m in self.moves if moment is None or m.number < moment]
-        return len(done[-1].order) if done else self.count
+        """The number of layers before the statement `moment`; None means after the last statement."""
+        earlier = [m for m in self.moves if moment is None or m.number < moment]
+        return len(earlier[-1].order) if earlier else self.count
 
     def number_before(self, layer: int, moment: int) -> int:
-        """The number that a layer of the result, or the layer that it came from, had before a statement."""
+        """The number that a layer of the result, or its origin, had before the statement `moment`."""
         for move in reversed(self.moves):
             if move.number < moment:
                 break
@@ -88,13 +98,16 @@ class Past:
         drawn: tuple[Drawn | None, ...],
         merged: tuple[tuple[int, ...], ...],
     ) -> Past:
-        """One statement more; `zeroed`, `drawn` and `merged` of the layers as they stand after it."""
+        """The history with one more statement.
+
+        zeroed, drawn, merged: of the layers as they stand after it.
+        """
         return Past(self.count, (*self.moves, move), zeroed, drawn, merged, self.grafted)
 
 
 @dataclass(frozen=True)
 class Depth:
-    """All runs of a model; where the result is not the source; each statement's line of the plan."""
+    """The histories of all runs of a model, the gaps, and the plan's summary of each statement."""
 
     runs: tuple[Past, ...] = ()
     gaps: tuple[Gap, ...] = ()
@@ -110,12 +123,13 @@ class Depth:
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One layer: what lies on a stream between two places, and what serves only it.
+    """One layer: the part of a stream between two values, with the nodes that serve only it.
 
-    start: the stream as the layer takes it. end: as it leaves it, which is the next layer's start.
-    nodes: its data nodes in canonical order: those between start and end, side nodes that only they use
-    (keys and values of cross-attention), and what leads from it to outputs of its own (caches). Nodes that
-    carry weights or compute shapes are in no layer.
+    start: the stream as the layer takes it.
+    end: the stream as the layer leaves it, which is the next layer's start.
+    nodes: its data nodes in canonical order. They are the nodes between start and end, side nodes that only
+        they use (keys and values of cross-attention), and nodes that lead from the layer to outputs of its
+        own (caches). Nodes that carry weights or compute shapes are in no layer.
     """
 
     __repr__ = brief
@@ -127,11 +141,13 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """Layers one behind the other.
+    """Consecutive layers of one stream.
 
-    scope: "", "encoder", "decoder" or "tower N". kinds: a number for each layer; layers of one number are
-    built alike. period: after how many layers their kinds come again. residual: whether a stream goes around
-    every branch. past: which layers of the source they were; None before any statement was looked at.
+    scope: "", "encoder", "decoder" or "tower N".
+    kinds: a number for each layer; layers with one number are built alike.
+    period: the number of layers after which their kinds repeat.
+    residual: whether a stream goes around every branch.
+    past: the history of the layers; None before any statement was processed.
     """
 
     __repr__ = brief
@@ -145,7 +161,7 @@ class Run:
 
     @property
     def history(self) -> Past:
-        """Which layers of the source they were, also where nothing moved."""
+        """The history of the layers, also if nothing moved."""
         return self.past or Past.of(len(self.layers))
 
     @property
@@ -157,12 +173,15 @@ class Run:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Stored tensors of which layer k of a run takes row k.
+    """Stored tensors with a row for each layer: layer k of a run takes row k.
 
-    run: its number. tables: where they have the rows. reads: of each layer, what takes its row. way: the
-    nodes between tables and reads, each with the place of the rows in its result. sums: where there is one
-    row fewer than layers, of each layer but the last the sum at its end that adds its row, and which operand
-    that is. constant: whether a row is made of stored tensors alone, and is zero where they are.
+    run: the number of the run.
+    tables: the tensors, each with the place of its rows.
+    reads: for each layer, the nodes that take its row.
+    way: the nodes between tables and reads, each with the place of the rows in its result.
+    sums: if there is one row fewer than layers, the sum at the end of each layer but the last that adds its
+        row, with the operand that the row is.
+    constant: whether a row is made of stored tensors alone, and is zero if they are.
     """
 
     __repr__ = brief
@@ -177,13 +196,17 @@ class Rows:
     @property
     def taken(self) -> frozenset[Value]:
         """The rows as values."""
-        return frozenset(node.outputs[0] for own in self.reads for node in own)
+        return frozenset(node.outputs[0] for layer_reads in self.reads for node in layer_reads)
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """All runs in topological order. data: what is computed from the values of
-    inputs, or of what is learned in place of one, and is used. rows: tables that their numbers go with."""
+    """All runs in topological order.
+
+    data: values that are used, and are computed from the values of inputs or from what is learned in place of
+        an input.
+    rows: tables that have a row for each layer.
+    """
 
     __repr__ = brief
 
@@ -193,7 +216,7 @@ class Layers:
 
     @cached_property
     def home(self) -> Mapping[Node, tuple[int, int]]:
-        """The layer that a node stands in: its run, and its number there."""
+        """The layer in which a node stands: its run, and its number there."""
         return {
             node: (number, k)
             for number, run in enumerate(self.runs)
@@ -204,13 +227,17 @@ class Layers:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One layer of a result: the number of the source's, and the uses of weights, and rows of tables, that
-    are zero in it. steps: for its quantising operators those of the source whose steps they take."""
+    """One layer of a result.
+
+    source: the number of the layer in the source.
+    zeroed: the uses of weights, and the rows of tables, that are zero in it.
+    steps: for its quantising operators, those of the source whose quantisation steps they take.
+    """
 
     source: int
     zeroed: tuple[Value, ...] = ()
     merged: tuple[int, ...] = ()
-    """The source's layers of which it is the mean, where these are several; the first is `source`."""
+    """The source layers whose mean it is, if there are several; the first is `source`."""
     steps: Mapping[Node, Node] = field(default_factory=dict)
 
 
@@ -218,9 +245,11 @@ class Instance:
 class Branch:
     """One term of a stream inside a layer.
 
-    add: the sum; operand: which of its operands the branch is; value: that operand. writer: the uses of
-    weights, and the rows of tables, that must be zero for the branch to be zero: a layer scale, gain and bias
-    of a branch norm, else weight and bias of each projection.
+    add: the sum.
+    operand: the number of the branch among the operands of the sum.
+    value: that operand.
+    writer: the uses of weights, and the rows of tables, that must be zero for the branch to be zero: a layer
+        scale, else gain and bias of a branch norm, else weight and bias of each projection.
     """
 
     add: Node
@@ -231,9 +260,9 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Obstacle:
-    """Why zero branches do not make a layer the identity: the node in the way, and what it does.
+    """A node that prevents a layer with zero branches from being the identity, and why.
 
-    branches: the terms of the layer's sums all the same.
+    branches: the layer's branches, as without the obstacle.
     """
 
     node: Node

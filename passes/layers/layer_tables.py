@@ -1,9 +1,9 @@
-"""Tables with a row for each layer: what layers take by constant numbers that go with theirs.
+"""Tables with a row for each layer, which layers read by constants equal to their own numbers.
 
 Needs: a simulated graph, its layers, the data values. Gives: `Rows`. Layer k takes row k of a stored table,
-or of what is made of some row by row: resized, joined with others, looked up in them or multiplied with them.
-Where there is one row of a table fewer than layers, a sum at the end of each layer but the last adds it: it
-stands between two layers. A table counts if nothing but these layers reads it.
+or of what is made of tables row by row: resized, joined, looked up or multiplied. If a table has one row
+fewer than there are layers, a sum at the end of each layer but the last adds the row between two layers. A
+table counts if nothing but these layers reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from growc.passes.layers.layer_runs import Layer, Rows
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """A node that takes one row: of what, for whose layer (run, number), along which axis, and which row."""
+    """A node that takes one row of a value for one layer.
+
+    whole: the value.
+    place: the run and the number of the layer.
+    axis, row: the axis along which the rows lie, and the number of the row.
+    """
 
     node: Node
     whole: Value
@@ -38,14 +43,14 @@ def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -
     for node in graph.nodes:
         read = _read(graph, node, static, home)
         if read is not None:
-            of = read.whole.origin if read.whole in static else read.whole
-            groups[read.place[0], of, read.axis].append(read)
-    found = (_rows(graph, runs[run], run, reads, static) for (run, _, _), reads in groups.items())
-    return tuple(rows for rows in found if rows is not None)
+            table = read.whole.origin if read.whole in static else read.whole
+            groups[read.place[0], table, read.axis].append(read)
+    candidates = (_rows(graph, runs[run], run, reads, static) for (run, _, _), reads in groups.items())
+    return tuple(rows for rows in candidates if rows is not None)
 
 
 def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tuple[int, int]]) -> _Read | None:
-    """A node as one that takes a row for a single layer."""
+    """The node as one that takes a row for a single layer; None if it is none."""
     whole = node.input(0)
     if whole is None or not whole.floating:
         return None
@@ -59,28 +64,28 @@ def _read(graph: Graph, node: Node, static: Set[Value], home: Mapping[Node, tupl
 
 
 def _taken(node: Node, whole: Value) -> tuple[int, int] | None:
-    """The axis and the number of the one row that a node takes."""
+    """The axis and the number of the single row that a node takes; None if it takes anything else."""
     numbers = [_number(v) for v in node.inputs[1:] if v is not None]
     one_by_one = node.treatment == "lookup"
     first = next((a for a in node.addresses if a.end or (one_by_one and a.column is None)), None)
-    made = node.outputs[0].sizes
-    if first is None or made is None or not whole.sizes or not numbers or None in numbers:
+    result_sizes = node.outputs[0].sizes
+    if first is None or result_sizes is None or not whole.sizes or not numbers or None in numbers:
         return None
     size, row = whole.sizes[first.axis], numbers[0] or 0
-    if len(set(size)) > 1 or (first.end and set(made[first.axis]) != {1}):
+    if len(set(size)) > 1 or (first.end and set(result_sizes[first.axis]) != {1}):
         return None
     return first.axis, row % size[0]
 
 
 def _number(value: Value | None) -> int | None:
-    """The one whole number that a stored constant is."""
+    """The whole number that a stored one-element constant holds; None for other values."""
     if value is None or value.weight is None or value.weight.floating or value.weight.elements != 1:
         return None
     return int(value.weight.read().reshape(-1)[0])
 
 
 def _users(value: Value, static: Set[Value]) -> Iterator[Node]:
-    """The nodes that use what is made of a constant for anything else."""
+    """The nodes that use a constant, or what is made of it alone, together with other values."""
 
     def made(one: Value) -> Iterator[Value]:
         yield from (v for n, _ in one.users if inner(n) for v in n.outputs)
@@ -95,51 +100,56 @@ def _users(value: Value, static: Set[Value]) -> Iterator[Node]:
 def _rows(
     graph: Graph, layers: Sequence[Layer], run: int, reads: Sequence[_Read], static: Set[Value]
 ) -> Rows | None:
-    """What these nodes take, if it is a row for each layer, or for each but the last."""
-    own = [tuple(r.node for r in reads if r.place[1] == k) for k in range(len(layers))]
+    """The tables behind these reads, if they have a row for each layer, or for each but the last."""
+    reads_by_layer = [tuple(r.node for r in reads if r.place[1] == k) for k in range(len(layers))]
     counts = {size for r in reads if r.whole.sizes is not None for size in r.whole.sizes[r.axis]}
     count = counts.pop() if len(counts) == 1 else 0
-    if len(layers) < 2 or any(r.row != r.place[1] for r in reads) or not all(own[:count]):
+    if len(layers) < 2 or any(r.row != r.place[1] for r in reads) or not all(reads_by_layer[:count]):
         return None
-    kept = all(read.whole in static for read in reads)
-    if count not in (len(layers), len(layers) - kept) or any(own[count:]):
+    constant = all(read.whole in static for read in reads)
+    if count not in (len(layers), len(layers) - constant) or any(reads_by_layer[count:]):
         return None
-    sums = () if count == len(layers) else tuple(_sums(layers[:-1], own, static))
+    sums = () if count == len(layers) else tuple(_sums(layers[:-1], reads_by_layer, static))
     way = _way(graph, reads, static)
     if way is None or count + bool(sums) < len(layers):
         return None
-    return Rows(run, dict(way.tables), tuple(own), way.nodes, sums, kept)
+    return Rows(run, dict(way.tables), tuple(reads_by_layer), way.nodes, sums, constant)
 
 
 def _sums(
     layers: Sequence[Layer], reads: Sequence[Sequence[Node]], static: Set[Value]
 ) -> Iterator[tuple[Node, int]]:
-    """The sum at the end of each layer that adds its row, and which operand that is; none if one has none."""
-    found = []
-    for layer, own in zip(layers, reads, strict=False):
+    """For each layer, the sum at its end that adds its row, and the operand that the row is.
+
+    Nothing if a layer has none.
+    """
+    sums = []
+    for layer, layer_reads in zip(layers, reads, strict=False):
         node = layer.end.producer
-        users = {user for read in own for user in _users(read.outputs[0], static)}
+        users = {user for read in layer_reads for user in _users(read.outputs[0], static)}
         if node is None or not node.has(SUM) or len(node.inputs) != 2 or users != {node}:
             return
         added = [i for i, v in enumerate(node.inputs) if v in static]
         if len(added) != 1 or node not in layer.nodes:
             return
-        found.append((node, added[0]))
-    yield from found
+        sums.append((node, added[0]))
+    yield from sums
 
 
 def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None:
     """How the rows come from stored tensors that nothing else reads."""
-    found = [Way()]
+    partial_ways = [Way()]
     for read in reads:
         along = Along(read.axis)
-        found = [longer for way in found for longer in ways(graph, read.whole, along, way, static)]
+        partial_ways = [
+            longer for way in partial_ways for longer in ways(graph, read.whole, along, way, static)
+        ]
     taken = {read.node for read in reads}
-    return next((way for way in found if _alone(graph, way, taken)), None)
+    return next((way for way in partial_ways if _alone(graph, way, taken)), None)
 
 
 def _alone(graph: Graph, way: Way, reads: Set[Node]) -> bool:
-    """Whether all that is made of the tables goes to these reads, but for what asks for sizes."""
+    """Whether everything made of the tables goes to these reads, except for operators that ask for sizes."""
 
     def made(value: Value) -> Iterator[Value]:
         yield from (v for n, _ in value.users if n not in reads and not n.has(SIZES) for v in n.outputs)

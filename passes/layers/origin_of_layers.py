@@ -1,8 +1,9 @@
-"""What a layer's axes and weights were before a statement: draws for a copied layer are those of its source.
+"""The origin of a layer's axes and weights before a statement, so that copies draw the numbers of their
+source.
 
-Needs: the axis graph and the layers of the result, which know their past. Gives: `Ancestry`. A statement that
-stands before `stack` gives copies what it gives the layer that they come from; one behind it gives each layer
-draws of its own.
+Needs: the axis graph and the layers of the result, which know their history. Gives: `Ancestry`. A statement
+before `stack` gives copies the same draws as the layer that they come from. A statement after it gives each
+layer draws of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from growc.passes.axes.infer import Axes
 from growc.passes.layers.layer_runs import Layers
 
 Place = tuple[int, int]
-"""(run, layer)"""
+"""The number of a run, and the number of a layer in it."""
 
 
 class Ancestry:
-    """Only models whose layers moved have one; in others everything is what it was."""
+    """The origins of the layers, in models whose layers moved.
+
+    In other models everything is its own origin.
+    """
 
     def __init__(self, axes: Axes, layers: Layers) -> None:
         self.layers = layers
@@ -44,17 +48,17 @@ class Ancestry:
         return None if use.reader is None else self.home.get(use.reader)
 
     def before(self, place: Place, moment: int) -> Place:
-        """The number of a layer, or of the one that it comes from, before a statement."""
+        """The number of a layer, or of the layer it comes from, before the statement `moment`."""
         run, layer = place
         return run, self.layers.runs[run].history.number_before(layer, moment)
 
     def identity(self, use: Value, moment: int) -> object:
-        """Equal for uses of a weight that were one before a statement."""
+        """A value that is equal for uses of a weight that were one use before the statement `moment`."""
         place = self.place(use)
         return use if place is None else (self.uses[use], self.before(place, moment))
 
     def ordinals(self, targets: Sequence[Sequence[Space]], moment: int) -> list[int]:
-        """For each axis of a statement the number that it, or what it comes from, had among them."""
+        """For each axis of a statement, the ordinal that it or its origin had among them."""
         keys: list[tuple[int, int, int]] = []
         seen: Counter[Place] = Counter()
         for target in targets:
@@ -65,12 +69,12 @@ class Ancestry:
             else:
                 keys.append((*self.before(place, moment), seen[place]))
                 seen[place] += 1
-        found = _in_order(keys)
-        return [found[key] for key in keys]
+        ordinals = _in_order(keys)
+        return [ordinals[key] for key in keys]
 
 
 def _in_order(keys: Sequence[tuple[int, int, int]]) -> dict[tuple[int, int, int], int]:
-    """Numbers in order of appearance; the places of one run in the order of its layers."""
+    """Ordinals in order of appearance; within a run, the places follow the order of its layers."""
     once = list(dict.fromkeys(keys))
-    ranked = {run: iter(list(mine)) for run, mine in groupby(sorted(once), itemgetter(0))}
+    ranked = {run: iter(list(places)) for run, places in groupby(sorted(once), itemgetter(0))}
     return {next(ranked[run]): ordinal for ordinal, (run, _, _) in enumerate(once)}

@@ -1,10 +1,9 @@
-"""Layers as a repetition in a sequence of tokens.
+"""Detection of layers as a repetition in a sequence of tokens.
 
 Needs: the tokens of the bypasses of one stream, in order. Gives: `Repetition`s. Each is the periodic stretch
-that covers the most, with the smallest period; where the layers at its ends are unequal but share a token
-with it, at the same place, they belong to it. Where nothing repeats in full, layers that share one token at
-the same place will do (a dense layer before one with experts); where widths differ everywhere, coarse tokens
-decide.
+that covers the most tokens, with the smallest period. Unequal layers at its ends belong to it if they share a
+token with it at the same place. If nothing repeats in full, layers that share one token at the same place
+suffice (a dense layer before one with experts). If widths differ everywhere, coarse tokens decide.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Repetition:
-    """`count` times `period` tokens, from `start`."""
+    """A stretch of `count` times `period` tokens that begins at `start`."""
 
     start: int
     period: int
@@ -26,12 +25,12 @@ class Repetition:
 
     @property
     def stop(self) -> int:
-        """Where it ends."""
+        """The end of the stretch (exclusive)."""
         return self.start + self.period * self.count
 
     @property
     def covered(self) -> int:
-        """How many tokens it covers."""
+        """The number of tokens that it covers."""
         return self.period * self.count
 
 
@@ -55,19 +54,24 @@ def repetitions(
 
 
 def _best(tokens: Sequence[Hashable], coarse: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
-    """The best repetition; a coarser look is only taken where more than half is left, and covers more."""
+    """The best repetition.
+
+    A coarser comparison is used only if more than half is left, and if it covers more.
+    """
     best: Repetition | None = None
-    for look in (_exact, _sharing, lambda _, opens: _exact(coarse, opens)):
-        found = look(tokens, opens)
-        if found is not None and (best is None or found.covered > best.covered):
-            best = found
+    for search in (_exact, _sharing, lambda _, opens: _exact(coarse, opens)):
+        candidate = search(tokens, opens)
+        if candidate is not None and (best is None or candidate.covered > best.covered):
+            best = candidate
         if best is not None and 2 * best.covered >= len(tokens):
             break
     return best
 
 
 def _better(best: Repetition | None, one: Repetition, opens: Sequence[bool]) -> Repetition:
-    """More covered; then the smaller period; then what opens a layer; then the first."""
+    """The better of two repetitions: it covers more, then has the smaller period, then opens a layer, then
+    comes first.
+    """
 
     def rank(r: Repetition) -> tuple[int, int, bool, int]:
         return r.covered, -r.period, opens[r.start], -r.start
@@ -88,7 +92,10 @@ def _exact(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | No
 
 
 def _turns(tokens: Sequence[Hashable]) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-    """Every period, and which tokens are equal to the one that far behind them; none where no token is."""
+    """Every period, with a mask of the tokens that equal the token one period later.
+
+    Periods without such tokens are left out.
+    """
     first: dict[Hashable, int] = {}
     kinds = np.array([first.setdefault(token, number) for number, token in enumerate(tokens)], np.int64)
     for period in range(1, len(tokens) // 2 + 1):
@@ -97,19 +104,19 @@ def _turns(tokens: Sequence[Hashable]) -> Iterator[tuple[int, NDArray[np.bool_]]
 
 
 def _stretches(alike: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Where it holds, as half-open ranges."""
+    """The half-open ranges in which the mask holds."""
     edges = np.flatnonzero(np.diff(alike, prepend=False, append=False)).tolist()
     yield from zip(edges[::2], edges[1::2], strict=True)
 
 
 def _extended(tokens: Sequence[Hashable], found: Repetition) -> Repetition:
-    """With unequal layers at its ends."""
+    """The repetition with unequal layers added at its ends."""
     pattern = tokens[found.start : found.start + found.period]
 
     def alike(start: int) -> bool:
-        other = tokens[start : start + found.period] if start >= 0 else ()
-        return len(other) == found.period and any(
-            a == b and a != () for a, b in zip(pattern, other, strict=True)
+        layer = tokens[start : start + found.period] if start >= 0 else ()
+        return len(layer) == found.period and any(
+            a == b and a != () for a, b in zip(pattern, layer, strict=True)
         )
 
     start, stop = found.start, found.stop
@@ -121,7 +128,7 @@ def _extended(tokens: Sequence[Hashable], found: Repetition) -> Repetition:
 
 
 def _sharing(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
-    """Layers that have one token in common, at the same place."""
+    """The best repetition of layers that have one token in common, at the same place."""
     n = len(tokens)
     best: Repetition | None = None
     for period, alike in _turns(tokens):

@@ -1,13 +1,13 @@
-"""Bypasses: the places of a stream where a value goes around a branch and is added to it.
+"""Bypasses: places of a stream where a value goes around a branch and is added to it.
 
-Needs: the axis graph (treatments of nodes), data values, the tree of post-dominators. Gives: `Bypass`es with
-a token each, and `stretches`, bypasses one behind the other on one stream.
+Needs: the axis graph (treatments of nodes), data values, the tree of post-dominators. Gives: `Bypass`es, each
+with a token, and `stretches` of consecutive bypasses on one stream.
 
-A value starts a bypass where the next vertex that all of it must pass is a sum which it reaches untouched
-(but for casts, layout, constant factors), and where something on the other way bears parameters, or is made
-of several elements, as a Fourier transform is (the cube in an approximated GELU is neither). A token is
-coarse, the shapes of the matrices inside and whether they work on the stream, so that a first layer without
-a norm or every fourth without rotation still look like the others.
+A value starts a bypass if the next vertex that all of it must pass is a sum, and it reaches that sum
+untouched except for casts, layout and constant factors. The other way to the sum must bear parameters, or
+make elements of several elements, as a Fourier transform does. The cube in an approximated GELU does neither.
+A token is coarse: the shapes of the matrices inside, and whether they work on the stream. So a first layer
+without a norm, or every fourth without rotation, still equals the others.
 """
 
 from __future__ import annotations
@@ -28,17 +28,25 @@ from growc.passes.dataflow.post_dominators import PostDominators
 from growc.passes.dataflow.reachability import users
 
 Token = tuple[tuple[tuple[int, ...], bool], ...]
+"""The shapes of the matrices of a bypass, each with whether it works on the stream."""
 UNTOUCHED = (SAME, VIEW, TURN, QUANTISE, DEQUANTISE)
-"""Traits of what leaves a stream what it is, rounded or moved."""
+"""Traits of operators that leave a stream as it is, except that they may round or move it."""
 MATRICES = frozenset({"contract", "lookup", "recurrent"})
+"""Treatments of operators that multiply with matrices or look up in them."""
 MIXING = frozenset({"attention", "recurrent", "opaque"})
+"""Treatments of operators that may make positions depend on each other."""
 ALONE = ("pointwise", "add", "multiply", "divide", "remainder", "select", "layout", "per_channel")
-"""How treatments begin that make each element of one element of an operand."""
+"""Prefixes of treatments that make each element from one element of an operand."""
 
 
 @dataclass(eq=False)
 class Bypass:
-    """From `start` around a branch to `sum`. nodes: those on the way, and side nodes that only they use."""
+    """A path from `start` around a branch to `sum`.
+
+    nodes: the nodes of the branch, and side nodes that only they use.
+    works: whether the branch is more than a function of each element.
+    mixes: whether the branch makes positions depend on each other.
+    """
 
     start: Value
     sum: Node
@@ -47,7 +55,7 @@ class Bypass:
     works: bool = False
     mixes: bool = False
     reads: frozenset[int] = frozenset()
-    """The axes of the stream that its matrices read."""
+    """The axes of the stream that the branch's matrices read."""
 
     @property
     def end(self) -> Value:
@@ -56,7 +64,7 @@ class Bypass:
 
     @property
     def coarse(self) -> tuple[object, ...]:
-        """What remains of the token where widths differ from layer to layer."""
+        """A token for layers whose widths differ: the ranks instead of the shapes."""
         return (self.mixes, self.reads, *((len(shape), on) for shape, on in self.token))
 
 
@@ -71,14 +79,14 @@ class Streams:
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
         self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
         self.between: dict[Value, list[Node]] = {}
-        found = list(self.candidates())
-        self.describe(found)
-        self.bypasses = self.outermost([b for b in found if b.works])
-        if len(self.bypasses) < len(found):
+        candidates = list(self.candidates())
+        self.describe(candidates)
+        self.bypasses = self.outermost([b for b in candidates if b.works])
+        if len(self.bypasses) < len(candidates):
             self.describe(self.bypasses)
 
     def candidates(self) -> Iterator[Bypass]:
-        """Values that reach the next vertex on their way, a sum, untouched."""
+        """Values that reach their next vertex untouched, which is a sum."""
         for vertex, parent in reversed(self.tree.parent.items()):
             if isinstance(vertex, Value) and isinstance(parent, Node) and parent.has(SUM):
                 reading = [n for n in users(vertex, self.data) if n in self.tree.parent]
@@ -94,14 +102,14 @@ class Streams:
         return any(goal in users(one, self.data) for one in walk([value], kept))
 
     def keeps(self, node: Node) -> bool:
-        """Whether what a node makes is still the stream that it reads."""
+        """Whether the result of a node is still the stream that it reads."""
         if node.treatment in FACTORS:
             return any(v in self.static or v.known is not None for v in node.operands)
         data = sum(v in self.data for v in node.operands)
         return node.has(*UNTOUCHED) or (node.has(SUM) and data > 1)
 
     def outermost(self, bypasses: list[Bypass]) -> list[Bypass]:
-        """Those that do not lie on the branch of another one."""
+        """The bypasses that do not lie on the branch of another one."""
         starts, sums = {b.start: b for b in bypasses}, {b.sum: b for b in bypasses}
         inner: set[Bypass] = set()
         for bypass in reversed(bypasses):
@@ -127,7 +135,7 @@ class Streams:
     # ---------------------------------------------------------------- what a bypass holds
 
     def describe(self, bypasses: list[Bypass]) -> None:
-        """Fill in nodes, tokens, and what they say."""
+        """Fill in the nodes and tokens of bypasses, and the fields that follow from them."""
         for bypass in bypasses:
             bypass.nodes = []
         self.between = {b.start: [] for b in bypasses}
@@ -150,32 +158,34 @@ class Streams:
             bypass.mixes = any(self.mixing(n, positions) for n in bypass.nodes)
 
     def owners(self, bypasses: list[Bypass]) -> Mapping[Node, object]:
-        """For each node the bypass, or the start of one, that all that is made from it goes into; or None."""
+        """For each node, the bypass or the start of a bypass that all its results lead to; None if they lead
+        to several.
+        """
         sums = {b.sum: b for b in bypasses}
         starts: dict[Value, object] = {b.start: b.start for b in bypasses}
-        found: dict[Node, object] = {}
+        owners: dict[Node, object] = {}
         for node in reversed(self.tree.nodes):
             owner: object = sums.get(node) or next((starts[v] for v in node.outputs if v in starts), None)
             if owner is None:
-                after = {found.get(n) for v in node.outputs for n in users(v, self.data) if n in found}
+                after = {owners.get(n) for v in node.outputs for n in users(v, self.data) if n in owners}
                 owner = after.pop() if len(after) == 1 else None
-            found[node] = owner
-        return found
+            owners[node] = owner
+        return owners
 
     def token(self, bypass: Bypass) -> Token:
         """The shapes of the matrices of a bypass, sorted, each with whether it works on the stream."""
         stream = {bypass.start}
-        found = []
+        shapes = []
         for node in bypass.nodes:
             on = any(v in stream for v in node.operands)
             stream.update(node.outputs if on else ())
-            found += [(shape_of(v), on) for v in self.matrices(node)]
-        return tuple(sorted(found))
+            shapes += [(shape_of(v), on) for v in self.matrices(node)]
+        return tuple(sorted(shapes))
 
     def working(self, node: Node) -> bool:
         """Whether a branch with this node is more than a function of each element."""
-        alone = self.treatment.get(node, "opaque").startswith(ALONE) and not node.laws.mixes
-        return not alone or any(self.bears(v) for v in node.operands)
+        elementwise = self.treatment.get(node, "opaque").startswith(ALONE) and not node.laws.mixes
+        return not elementwise or any(self.bears(v) for v in node.operands)
 
     def bears(self, value: Value) -> bool:
         """Whether a value is a parameter with an element for each unit."""
@@ -184,8 +194,8 @@ class Streams:
     def summed(self, node: Node) -> set[Space]:
         """The atoms over which a product sums."""
         instance = self.instances[node]
-        made = set(names_of(instance.line.outputs[0]))
-        names = [n for terms in instance.line.inputs for n in names_of(terms) if n not in made]
+        output_names = set(names_of(instance.line.outputs[0]))
+        names = [n for terms in instance.line.inputs for n in names_of(terms) if n not in output_names]
         return atoms(instance.spaces[n] for n in names)
 
     def mixing(self, node: Node, positions: set[Space]) -> bool:
@@ -200,29 +210,31 @@ class Streams:
     # ---------------------------------------------------------------- streams
 
     def chain(self) -> list[Bypass]:
-        """For a model without bypasses: the products with a matrix (no convolution) that all data passes."""
+        """For a model without bypasses: the matrix products, without convolutions, that all data passes."""
         inputs = [v for v in self.axes.graph.inputs if v in self.tree.parent]
         ways = [list(self.tree.way(v)) for v in inputs]
         longest = max(ways, key=len, default=[])
-        found = []
+        links = []
         for before, node in pairwise(longest):
-            one = self.instances.get(node) if isinstance(node, Node) else None
-            plain = one is not None and one.line.treatment == "contract" and not one.line.slides
+            instance = self.instances.get(node) if isinstance(node, Node) else None
+            plain = (
+                instance is not None and instance.line.treatment == "contract" and not instance.line.slides
+            )
             if plain and isinstance(before, Value) and isinstance(node, Node) and self.matrices(node):
                 link = Bypass(before, node, [node])
                 link.token = self.token(link)
-                found.append(link)
-        return found
+                links.append(link)
+        return links
 
     def stretches(self) -> list[list[Bypass]]:
-        """Bypasses one behind the other: nothing but norms and the like stands between them."""
+        """Sequences of consecutive bypasses with only norms and similar operators between them."""
         by_start = {b.start: b for b in self.bypasses}
         following = {b: self.following(b, by_start) for b in self.bypasses}
         before: dict[Bypass, list[Bypass]] = {b: [] for b in self.bypasses}
         for bypass, after in following.items():
             if after is not None:
                 before[after].append(bypass)
-        found: list[list[Bypass]] = []
+        stretches: list[list[Bypass]] = []
         for bypass in self.bypasses:
             if len(before[bypass]) == 1:
                 continue
@@ -231,21 +243,21 @@ class Streams:
             while after is not None and (after is bypass or len(before[after]) == 1):
                 stretch.append(after)
                 after = following[after]
-            found.append(stretch)
-        return found
+            stretches.append(stretch)
+        return stretches
 
     def following(self, bypass: Bypass, by_start: Mapping[Value, Bypass]) -> Bypass | None:
         """The bypass that starts next on the same stream."""
         for vertex in self.tree.way(bypass.end):
             if isinstance(vertex, Value) and vertex in by_start:
-                same = elements(vertex) == elements(bypass.start)
-                return by_start[vertex] if same and not self.worked_on(bypass.end, vertex) else None
+                same_size = elements(vertex) == elements(bypass.start)
+                return by_start[vertex] if same_size and not self.worked_on(bypass.end, vertex) else None
             if isinstance(vertex, Node) and self.matrices(vertex):
                 return None
         return None
 
     def worked_on(self, value: Value, start: Value) -> bool:
-        """Whether there is a product with a matrix on the way from a value to the start of a bypass."""
+        """Whether a product with a matrix lies between a value and the start of a bypass."""
         stream = {value}
         for node in self.between[start]:
             if any(v in stream for v in node.operands):
@@ -261,7 +273,7 @@ class Streams:
 
 
 def atoms(spaces: Iterable[Space]) -> set[Space]:
-    """Ids of spaces and their leaves (a sum of places one by one has none)."""
+    """The representatives of spaces and their leaves; a sum whose places are separate has no leaves."""
     return {x for s in spaces for x in (find(s), *leaves(s))}
 
 

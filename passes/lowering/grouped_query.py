@@ -99,8 +99,8 @@ def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others:
         return Settled(1, kv_heads, wanted)
     if group % wanted:
         message = f"groups of {group} query heads cannot split into groups of {wanted}"
-        whole = ", ".join(str(d) for d in range(1, group + 1) if group % d == 0)
-        help_ = f"a group can become {whole} or more"
+        divisors = ", ".join(str(d) for d in range(1, group + 1) if group % d == 0)
+        help_ = f"a group can become {divisors} or more"
         raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
     return Settled(group // wanted, kv_heads, wanted)
 
@@ -228,8 +228,8 @@ class Pairs:
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         if keys % ask.after:
             message = f"{keys} key/value heads cannot become the means of as many each: {ask.after} of them"
-            whole = ", ".join(str(d) for d in range(1, keys) if keys % d == 0)
-            remedy = f"they can become {whole}"
+            divisors = ", ".join(str(d) for d in range(1, keys) if keys % d == 0)
+            remedy = f"they can become {divisors}"
             raise GrowError(Diagnostic("G301", message, size_span(ask.statement), help=remedy))
         parts = keys // ask.after
         if parts == 1:

@@ -173,8 +173,8 @@ def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
 def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
     statement = bound.statement
     ranges = statement.layers if isinstance(statement, ast.Arrange) else ()
-    alone = (statement.layers,) if isinstance(statement, ast.Drop | ast.MergeLayers) else ranges
-    for layers in alone:
+    all_ranges = (statement.layers,) if isinstance(statement, ast.Drop | ast.MergeLayers) else ranges
+    for layers in all_ranges:
         yield from counted_back(layers, depth.count_before(None), partial(_evaluated, bound, depth, size_of))
 
 
@@ -220,8 +220,10 @@ def _mean_of(depth: Past, layers: Sequence[int], span: Span) -> tuple[int, ...]:
     if new is not None and len(layers) > 1:
         message = f"layer {new} cannot be merged: a statement above made it"
         raise GrowError(Diagnostic("G314", message, span, help="merge layers first, and add others then"))
-    whole = lcm(*(len(depth.merged[k]) for k in layers))
-    sources = [source for k in layers for source in depth.merged[k] * (whole // len(depth.merged[k]))]
+    common_multiple = lcm(*(len(depth.merged[k]) for k in layers))
+    sources = [
+        source for k in layers for source in depth.merged[k] * (common_multiple // len(depth.merged[k]))
+    ]
     divisor = gcd(*(sources.count(source) for source in sources))
     return tuple(source for source in dict.fromkeys(sources) for _ in range(sources.count(source) // divisor))
 

@@ -244,16 +244,18 @@ class _Lowering:
             if rest:
                 message = f"{share} of `{name}` ({ask.after}) is not whole"
                 raise GrowError(Diagnostic("G312", message, share.span))
-            known = self.done.prefixes.setdefault(str(share), {})
-            known[name] = tuple(dict.fromkeys([*known.get(name, ()), size]))
+            sizes_by_axis = self.done.prefixes.setdefault(str(share), {})
+            sizes_by_axis[name] = tuple(dict.fromkeys([*sizes_by_axis.get(name, ()), size]))
 
     def request(self, ask: Ask, before: int) -> bool:
         """Put maps into the stage; return whether the statement is postponed until another one is known."""
-        alone = self.pairs.without_groups(ask.stage.axis, ask.target)
+        ungrouped = self.pairs.without_groups(ask.stage.axis, ask.target)
         if self.pairs.takes(ask):
             return True
         if before != ask.after or (isinstance(ask.statement, ast.Reorder) and before > 1):
-            self.requests.add(ask, ask.target.spaces if alone is None else [alone.keys], before, ask.after)
+            self.requests.add(
+                ask, ask.target.spaces if ungrouped is None else [ungrouped.keys], before, ask.after
+            )
         return False
 
     def stay(self, name: str, fixed: Sequence[tuple[int, FixedError]], count: int) -> None:
@@ -297,14 +299,17 @@ class _Lowering:
         Raises GrowError (G302, G306, G307).
         """
         name, span = statement.axis.name, statement.axis.span
-        averaging, same = averages(statement), self.roles.axes.get(name) == self.roles.axes.get("heads", ())
-        if name == "kv_heads" and same and not averaging:
+        averaging, same_axes = (
+            averages(statement),
+            self.roles.axes.get(name) == self.roles.axes.get("heads", ()),
+        )
+        if name == "kv_heads" and same_axes and not averaging:
             raise GrowError(no_groups(span))
         region = self.region(bound)
         targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
         region.require(targets, name, span)
-        alone = any(self.pairs.without_groups(name, target) for target in targets)
-        if name == "kv_heads" and alone and not averaging:
+        ungrouped = any(self.pairs.without_groups(name, target) for target in targets)
+        if name == "kv_heads" and ungrouped and not averaging:
             raise GrowError(no_groups(span))
         return targets, region
 
@@ -345,7 +350,9 @@ class _Lowering:
             return evaluate(expr, size)
         except GrowError as error:
             where = [f"asked for axis {k} of `{v.name}`" for v, k in bearers(self.axes, target)[:1]]
-            diagnostics = (replace(said, notes=(*said.notes, *where)) for said in error.diagnostics)
+            diagnostics = (
+                replace(diagnostic, notes=(*diagnostic.notes, *where)) for diagnostic in error.diagnostics
+            )
             raise GrowError(*diagnostics) from error
 
     def size(
@@ -388,8 +395,8 @@ class _Lowering:
             verb, wrong = ("widen", "smaller") if grows else ("subclone", "larger")
             message = f"`{verb} {name}` cannot make it {wrong}: it is {before} now"
             label = f"{after} is {'less' if grows else 'more'} than {before}"
-            other = f"subclone {name} to {after} by" if grows else f"widen {name} to {after} with"
-            remedy = f"`{other} …` {'shrinks' if grows else 'grows'} an axis"
+            alternative = f"subclone {name} to {after} by" if grows else f"widen {name} to {after} with"
+            remedy = f"`{alternative} …` {'shrinks' if grows else 'grows'} an axis"
             raise GrowError(Diagnostic("G303", message, statement.size.span, label, (), remedy))
         if after < 1:
             raise GrowError(Diagnostic("G312", f"`{name}` cannot be {after}", statement.size.span))
@@ -402,7 +409,7 @@ class _Lowering:
         """Raise GrowError (G301) if fewer units remain than a ranking chooses."""
         atoms = set(atoms_of(target.spaces))
         for ranking, space in self.axes.ranked.items():
-            concerned = any(x in atoms for x in leaves(space))
+            concerned = any(leaf in atoms for leaf in leaves(space))
             remaining = self.done.sizes.of(space)[0] * after // before
             chosen = chosen_now(self.axes, ranking, self.done.sizes)
             if concerned and remaining < chosen:
