@@ -1,8 +1,8 @@
-"""Index spaces: one for each axis of each tensor, unified along every operator's line.
+"""Inference of index spaces: one for each axis of each tensor, unified along every operator's line.
 
 Needs: a simulated graph. Gives: `Axes`, the space of every axis of every value and the line of every live
-node. A node whose results are all known at the sample points is shape arithmetic and constrains nothing;
-neither does a value of which only the shape is used.
+node. A node whose results are all known at the sample points is shape arithmetic and constrains nothing.
+Neither does a value of which only the shape is used.
 """
 
 from __future__ import annotations
@@ -50,13 +50,16 @@ class Instance:
             yield from ((value, axis, term) for axis, term in enumerate(terms or ()))
 
     def numbered(self) -> Iterator[tuple[int, Value, int]]:
-        """The axes whose units the node takes by number: (operand, its value, axis)."""
+        """The axes whose units the node addresses by number: (operand, its value, axis)."""
         yield from ((i, value, axis) for i, value, axis, term in self.operands() if term == "#")
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """An input that takes what an output of the step before gave; `axes` are those that change together."""
+    """A model input that takes what an output gave in the previous step, such as a cache.
+
+    axes: the axes of both that change together.
+    """
 
     __repr__ = brief
 
@@ -77,22 +80,24 @@ class Axes:
     states: list[State] = field(default_factory=list)
     routes: Routes = field(default_factory=dict)
     ranked: dict[Node, Space] = field(default_factory=dict)
-    """What each ranking of scores chooses from."""
+    """The space that each ranking of scores chooses from."""
     experts: list[Experts] = field(default_factory=list)
-    """Axes whose units are taken one by one, those that cannot change included."""
+    """Axes whose units are taken one by one, including those that cannot change."""
 
     def of(self, value: Value) -> tuple[Space, ...]:
-        """The space of each axis of a value; empty where its rank is unknown."""
+        """The space of each axis of a value; empty if its rank is unknown."""
         return self.spaces.get(value, ())
 
     @cached_property
     def cuts(self) -> dict[Node, int]:
-        """The nodes that take single units out of an axis, or compare their numbers, and the axis."""
-        return {node: one.axis for one in self.experts if one.refusal is None for node in one.cuts}
+        """The nodes that take single units out of an axis, or compare their numbers, each with the axis."""
+        return {
+            node: experts.axis for experts in self.experts if experts.refusal is None for node in experts.cuts
+        }
 
     def taken_singly(self, space: Space) -> bool:
         """Whether the units of a space are taken one by one, each for a network of its own."""
-        return any(find(self.of(one.whole)[one.axis]) is find(space) for one in self.experts)
+        return any(find(self.of(experts.whole)[experts.axis]) is find(space) for experts in self.experts)
 
     @cached_property
     def used_often(self) -> frozenset[Weight]:
@@ -102,12 +107,12 @@ class Axes:
 
     @cached_property
     def asked(self) -> dict[Value, Value | None]:
-        """Uses of stored tensors of which only the shape is asked, each with another use of its tensor."""
+        """Uses of stored tensors of which only the shape is read, each with another use of its tensor."""
         live = {i.node for i in self.instances}
         uses = list(self.graph.uses())
         others = {u.weight: u for u in reversed(uses) if not u.users or any(n in live for n, _ in u.users)}
-        alone = (u for u in uses if u.users and not any(n in live for n, _ in u.users))
-        return {use: others.get(use.weight) for use in alone}
+        shape_only = (u for u in uses if u.users and not any(n in live for n, _ in u.users))
+        return {use: others.get(use.weight) for use in shape_only}
 
     def frozen(self) -> Iterator[tuple[Value, int, Reason]]:
         """Every frozen axis of a weight that is not a mere size, with its reason."""
@@ -129,8 +134,8 @@ def infer_spaces(graph: Graph) -> Axes:
     for node in graph.nodes:
         if node in live:
             axes.instances.append(instantiate(axes, node))
-    for use, other in axes.asked.items():
-        for a, b in zip(axes.of(use), () if other is None else axes.of(other), strict=False):
+    for use, other_use in axes.asked.items():
+        for a, b in zip(axes.of(use), () if other_use is None else axes.of(other_use), strict=False):
             unify(a, b, use.users[0][0])
     axes.states = [_carried_on(axes, past, present) for past, present in graph.states]
     given_out = {v.weight for v in graph.outputs if v.weight is not None}
@@ -150,7 +155,7 @@ def infer_spaces(graph: Graph) -> Axes:
 
 
 def _fed(value: Value) -> Reason:
-    """What is fed decides the sizes of an input."""
+    """The reason that freezes an axis of an input: the caller decides its size."""
     remedy = f"export the model together with what makes `{value.name}`, and its axes can change"
     if value.floating:
         remedy += "; those of a cache do where the model gives out what is to be fed at the next step"
@@ -158,7 +163,9 @@ def _fed(value: Value) -> Reason:
 
 
 def _carried_on(axes: Axes, past: Value, present: Value) -> State:
-    """Make the axes of a state one with those of the output that carries it on, wherever neither grows."""
+    """Unify the axes of a state with those of the output that carries it on, unless their sizes differ or
+    depend on inputs.
+    """
     before, after = axes.of(past), axes.of(present)
     if len(before) != len(after):
         return State(past, present, ())
@@ -171,8 +178,8 @@ def _carried_on(axes: Axes, past: Value, present: Value) -> State:
 def live_nodes(graph: Graph) -> set[Node]:
     """Nodes whose results reach an output as values that sizes do not decide.
 
-    Lengths that data decide (what is not zero is counted, a loop runs until something is so) are such values
-    too, though nothing but a shape is read of them.
+    That includes values that decide lengths from data, even if nothing but a shape is read of the result: a
+    count of nonzero elements, or the condition of a loop.
     """
 
     def deciding(node: Node) -> list[Value]:
@@ -193,21 +200,22 @@ def live_nodes(graph: Graph) -> set[Node]:
 
 
 def _decides_length(operand: Value, node: Node, graph: Graph) -> bool:
-    """Whether the numbers of an operand, and not its sizes alone, may decide how long a result is."""
+    """Whether the numbers of an operand, and not its sizes alone, may decide the length of a result."""
     known = graph.dialect.knows(node.op) and not node.captured
     scales = None if node.laws.scales is None else node.input(node.laws.scales)
     return not node.has(SIZES) and (not known or not operand.floating or operand is scales)
 
 
 MANY = 7919
-"""How many elements a unit that counts has at the sample point that is added to tell it from others."""
+"""The size of counted units at an additional sample point, chosen large to tell it from other sizes."""
 
 
 def operands_of(
     node: Node, spaces: Callable[[Value], Sequence[Space]] | None = None
 ) -> tuple[list[Operand | None], list[Operand]]:
-    """The operands and results of a node as its rule sees them; with `spaces`, at one more sample point,
-    where units that count are many.
+    """The operands and results of a node as its rule sees them.
+
+    With `spaces`, they have one more sample point, at which counted units are MANY.
     """
 
     def operand(value: Value) -> Operand:
@@ -228,7 +236,11 @@ def _many(space: Space) -> int:
 
 
 def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | None = None) -> Instance:
-    """A node's line (the one that is given, or its row's), its labels unified with the axes of its values."""
+    """Unify the labels of a node's line with the axes of its values.
+
+    line: the line to use; None takes the one of the operator's row.
+    counted: whether to infer the line at the additional sample point of MANY units.
+    """
     dialect = axes.graph.dialect
     known, (inputs, outputs) = dialect.knows(node.op), operands_of(node, axes.of if counted else None)
     if line is None:
@@ -236,7 +248,7 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
         line = routed(line, axes.routes.get(node, ())) if known else line
         if node in axes.cuts and not node.laws.signs:
             line = one_by_one(line, axes.cuts[node])
-    made: dict[str, Space] = {}
+    by_label: dict[str, Space] = {}
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
     places = [
         (space, term)
@@ -246,13 +258,13 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     ]
     for space, term in places:
         if isinstance(term, str) and labels(term):
-            made.setdefault(labels(term)[0], Space(space.size, counts=find(space).counts))
+            by_label.setdefault(labels(term)[0], Space(space.size, counts=find(space).counts))
     for name, size in line.sizes.items():
         size = size[:-1] if counted else size
         several = counted and line.sizes[name][-1] == MANY
-        made.setdefault(name, Space(size, counts=several or name in line.counted))
-    for one, other in line.alike:
-        unify(made[one], made[other], node)
+        by_label.setdefault(name, Space(size, counts=several or name in line.counted))
+    for label, alias in line.alike:
+        unify(by_label[label], by_label[alias], node)
     blind = any(o is not None and o.sizes is None for o in [*inputs, *outputs])
     cause = f"{node.kind} reads this axis as a whole" if known else f"the operator {node.kind} is not known"
     if line.because:
@@ -262,14 +274,14 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     if line.treatment in ("lookup", "layout") and node in axes.routes:
         cause = f"{node.kind} takes of it what a ranking chose"
     for space, term in places:
-        _place(space, term, made, node, Reason(node, cause))
-    for stop in axes.routes.get(node, ()) if ROUTED.rstrip("~") in made else ():
-        units = made[ROUTED.rstrip("~")]
+        _place(space, term, by_label, node, Reason(node, cause))
+    for stop in axes.routes.get(node, ()) if ROUTED.rstrip("~") in by_label else ():
+        units = by_label[ROUTED.rstrip("~")]
         unify(axes.ranked.setdefault(stop.ranking, Space(units.size)), units, node)
     for value in node.captured:
         for space in axes.of(value):
             freeze(space, Reason(node, f"the body of {node.kind} reads it"))
-    return Instance(node, line, made)
+    return Instance(node, line, by_label)
 
 
 def _place(space: Space, term: Term, made: dict[str, Space], node: Node, opaque_here: Reason) -> None:
@@ -292,7 +304,7 @@ def _frozen_labels(term: Term) -> list[str]:
 
 
 def space_of(term: Term, made: dict[str, Space]) -> Space:
-    """The space that a term describes."""
+    """The space that a term of a line describes."""
     if isinstance(term, str):
         return find(made[term.rstrip("!~")])
     kind, parts = term

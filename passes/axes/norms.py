@@ -1,4 +1,4 @@
-"""Norms, the form of every spelling of one (growc.passes.raising.norms), and what their eps is."""
+"""Norms in one form for every spelling (growc.passes.raising.norms), and their eps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from growc.ir.traits import SIZES
 
 @dataclass(frozen=True)
 class Formula:
-    """v / (mean(|v|ᵖ) + eps)^(1/p), v = x. `centred`: v = x − mean(x). `total`: a sum, no mean.
-    `outside`: eps is added to the root, or bounds it. `power`: p, two or one.
+    """The norm v / (mean(|v|ᵖ) + eps)^(1/p), with v = x.
+
+    centred: v = x − mean(x).
+    total: a sum instead of a mean.
+    outside: eps is added to the root, or bounds it.
+    power: p, two or one.
     """
 
     centred: bool = False
@@ -28,25 +32,30 @@ class Formula:
         return "LayerNorm" if self.centred else "RMSNorm"
 
     def behind(self, state: IndexMap) -> tuple[IndexMap, float] | None:
-        """The state behind the norm, and the factor of its eps; None where it is not exact."""
-        found = (state.layer_norm if self.centred else state.rms_norm)(self.power)
-        if found is None:
+        """The state behind the norm, and the factor of its eps; None if the norm is not exact on this
+        state.
+        """
+        normed = (state.layer_norm if self.centred else state.rms_norm)(self.power)
+        if normed is None:
             return None
-        after, factor = found
+        after, factor = normed
         if self.total:
             growth = state.size / state.source
             after, factor = after.scaled(growth ** (-1 / self.power)), factor * growth
         return after, self.rooted(factor) if self.outside else factor
 
     def rooted(self, factor: float) -> float:
-        """The factor of the root where the mean has this one."""
+        """The factor of the root, from the factor of the mean."""
         return float(factor ** (1 / self.power))
 
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """One norm over the last-named axes of `source` (counted from the end, in order); `result` is the value
-    that leaves, before any gain but `gain`, which `weigh` puts in front of the quotient.
+    """One norm over the axes `axes` of `source`, counted from the end, in order.
+
+    result: the value of the norm, before any gain except `gain`.
+    close: the node that makes the result.
+    weigh: the node that multiplies with `gain` before the quotient is taken.
     """
 
     formula: Formula
@@ -61,33 +70,33 @@ class Norm:
 
     @property
     def by_operator(self) -> bool:
-        """Whether one operator closes it that has a gain and an eps of its own."""
+        """Whether a single operator with a gain and an eps of its own closes the norm."""
         return self.weigh is self.close
 
     @property
     def bare(self) -> bool:
-        """Whether no eps keeps it from dividing zero by zero."""
+        """Whether no eps prevents a division of zero by zero."""
         return without_eps(self.close) if self.by_operator else self.eps is None or scalar(self.eps) == 0
 
     def eps_weight(self) -> Value:
-        """The weight use behind eps, through casts."""
-        found = None if self.eps is None else stored(self.eps)
-        assert found is not None
-        return found
+        """The use of a weight that is the eps, through casts."""
+        use = None if self.eps is None else stored(self.eps)
+        assert use is not None
+        return use
 
 
 def readers(value: Value) -> set[Node]:
-    """The nodes that use a value as more than a shape."""
+    """The nodes that use the numbers of a value, and not only its shape."""
     return {n for n, _ in value.users if not n.has(SIZES)}
 
 
 def without_eps(node: Node) -> bool:
-    """Whether an operator that norms has an eps of zero."""
+    """Whether a norm operator has an eps of zero."""
     return node.real("epsilon", 1.0) == 0
 
 
 def scalar(value: Value | None) -> float | None:
-    """The number in a value that is one known real number, else None."""
+    """The number of a value that is one known real number; None otherwise."""
     if value is None or value.known is None or value.known[0].size != 1 or np.iscomplexobj(value.known[0]):
         return None
     numbers = {float(np.asarray(k).reshape(-1)[0]) for k in value.known}
@@ -95,7 +104,7 @@ def scalar(value: Value | None) -> float | None:
 
 
 def stored(value: Value) -> Value | None:
-    """The use of a weight that a number comes from, through casts; None where it serves others too."""
+    """The use of a weight that a number comes from, through casts; None if it has other readers."""
     while value.weight is None:
         if value.producer is None or len(value.producer.inputs) != 1 or len(value.users) > 1:
             return None

@@ -1,10 +1,10 @@
-"""Routing: numbers that a ranking of scores gives, and what they choose from (mixtures of experts).
+"""Routing in mixtures of experts: the unit numbers that a ranking of scores gives, and the axes they number.
 
-Needs: a simulated graph. Gives: for every operator that ranks scores, or is told by such numbers where to
-look, the axes that are numbered. Where the numbers of a ranking are only moved and looked up by, the units of
-all these axes may change places together, or become fewer: the numbers follow. Where they do anything else
-(they are given out, counted with, compared), nothing is found, and the axes stay as their operators have
-them. Units of equal score are ranked by their places: of ties nothing is claimed.
+Needs: a simulated graph. Gives: for every operator that ranks scores, or that such numbers address, the
+numbered axes. If the numbers of a ranking are only moved and used for look-ups, the units of all these axes
+may change places together, or become fewer: the numbers follow. Numbers with any other use (given out,
+calculated with, compared) give no routes, and the axes stay as their operators have them. Units of equal
+score are ranked by their places, and nothing is claimed of ties.
 """
 
 from __future__ import annotations
@@ -19,47 +19,54 @@ from growc.ir.notation import Axes, Line
 from growc.ir.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
 
 WHOLE = ("int32", "int64")
-"""Element types that hold every number of a unit."""
+"""Element types that can hold the number of any unit."""
 
 ROUTED = "u~"
-"""The label of what is numbered (growc.ir.notation)."""
+"""The label of axes that routing numbers address (growc.ir.notation)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stop:
-    """An axis whose units a ranking numbers: of an operand, or of a result."""
+    """An axis, of an operand or of a result, whose units a ranking numbers.
+
+    ranking: the ranking.
+    result: whether the axis is one of a result.
+    place: the number of the operand or result.
+    axis: the axis in it.
+    """
 
     ranking: Node
     result: bool
     place: int
     axis: int
     compared: bool = False
-    """Whether it is the numbers of all units, with which others are compared."""
+    """Whether the axis holds the numbers of all units, which others are compared with."""
 
 
 Routes = Mapping[Node, Sequence[Stop]]
+"""The stops of each node."""
 
 
 def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
-    """The stops of every node, of all rankings whose numbers can be followed.
+    """The stops of every node, for all rankings whose numbers can be followed.
 
-    `compared`: comparisons of numbers with constants, which follow them
-    (growc.passes.axes.unstacked_experts).
+    compared: comparisons of numbers with constants, which follow the numbers
+        (growc.passes.axes.unstacked_experts).
     """
     numbers: dict[Node, dict[Value, None]] = {}
     for value, ranking in numbers_of_rankings(graph).items():
         numbers.setdefault(ranking, {})[value] = None
-    found: dict[Node, list[Stop]] = {}
+    routes: dict[Node, list[Stop]] = {}
     for ranking, values in numbers.items():
         axis = ranked_axis(ranking)
         if axis is not None and values.keys().isdisjoint(graph.outputs):
-            for at, stop in _stops(ranking, axis, values, compared) or ():
-                found.setdefault(at, []).append(stop)
-    return found
+            for node, stop in _stops(ranking, axis, values, compared) or ():
+                routes.setdefault(node, []).append(stop)
+    return routes
 
 
 def routed(line: Line, stops: Sequence[Stop]) -> Line:
-    """A node's line, in which the axes that are numbered have the label ROUTED."""
+    """The line of a node with the label ROUTED on its numbered axes."""
     sides: tuple[list[Axes | None], list[Axes | None]] = (list(line.inputs), list(line.outputs))
     for stop in stops:
         side = sides[stop.result]
@@ -73,8 +80,9 @@ def routed(line: Line, stops: Sequence[Stop]) -> Line:
 
 
 def counting(node: Node) -> tuple[int, int] | None:
-    """The operand of a comparison that is 0, 1, 2, … along the last of its axes, and which axis of the result
-    that is.
+    """The operand of a comparison that is 0, 1, 2, … along its last axis, and that axis in the result.
+
+    None if the node is no comparison with such an operand.
     """
     for i, value in enumerate(node.inputs if node.laws.signs == {0} else ()):
         if value is None or value.known is None or value.rank != 1 or value.dtype != "int64":
@@ -85,7 +93,7 @@ def counting(node: Node) -> tuple[int, int] | None:
 
 
 def fewest(ranking: Node) -> int:
-    """How many units a ranking gives, which must be there; 1 where it cannot be told."""
+    """The number of units that a ranking gives, which must exist; 1 if it is unknown."""
     count = ranking.input(1)
     if count is None or count.known is None:
         return ranking.integer("k", 1)
@@ -93,24 +101,26 @@ def fewest(ranking: Node) -> int:
 
 
 def numbers_of_rankings(graph: Graph) -> dict[Value, Node]:
-    """The values that are numbers from a ranking, however moved, each with its ranking."""
-    found: dict[Value, Node] = {}
+    """The values that hold numbers from a ranking, however moved, each with its ranking."""
+    ranking_of: dict[Value, Node] = {}
     for node in graph.nodes:
         if ranked_axis(node) is not None:
-            found[node.outputs[-1]] = node
-        given = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
-        rankings = {None if v is None else found.get(v) for v in given}
+            ranking_of[node.outputs[-1]] = node
+        carriers = [node.inputs[i] for i in node.taken] if _gives_on(node, 0) else []
+        rankings = {None if v is None else ranking_of.get(v) for v in carriers}
         if len(rankings) == 1 and (ranking := rankings.pop()) is not None:
-            found.update(dict.fromkeys(node.outputs, ranking))
-    return found
+            ranking_of.update(dict.fromkeys(node.outputs, ranking))
+    return ranking_of
 
 
 def ranked_axis(ranking: Node) -> int | None:
-    """The axis of its scores that a ranking numbers; None where it cannot be followed, or there is none."""
+    """The axis of its scores that a ranking numbers; None if the node is no ranking, or one that cannot be
+    followed.
+    """
     scores = ranking.input(0)
     if not ranking.has(RANK) or scores is None or not scores.sizes:
         return None
-    last = len(ranking.outputs) > 1  # those that give the elements too count from the last axis
+    last = len(ranking.outputs) > 1  # Rankings that also give the elements rank the last axis by default.
     axis = ranking.integer("axis", -1 if last else 0) % scores.rank
     return axis if len(set(scores.sizes[axis])) == 1 else None
 
@@ -118,32 +128,42 @@ def ranked_axis(ranking: Node) -> int | None:
 def _stops(
     ranking: Node, axis: int, numbers: Collection[Value], compared: Collection[Node]
 ) -> list[tuple[Node, Stop]] | None:
-    """Every place where the numbers of a ranking mean units; None where they mean anything else."""
-    found = [(ranking, Stop(ranking, False, 0, axis))]
+    """Every axis whose units the numbers of a ranking mean; None if the numbers have any other use."""
+    all_stops = [(ranking, Stop(ranking, False, 0, axis))]
     for node, operand in (user for value in numbers for user in value.users):
-        moved = _gives_on(node, operand) and node.outputs[0] in numbers
-        if not (moved or node.has(SIZES) or node in compared):
+        passed_on = _gives_on(node, operand) and node.outputs[0] in numbers
+        if not (passed_on or node.has(SIZES) or node in compared):
             stops = list(_numbered(ranking, node, operand))
             if not stops:
                 return None
-            found += [(node, stop) for stop in stops]
-    return found
+            all_stops += [(node, stop) for stop in stops]
+    return all_stops
 
 
 def _gives_on(node: Node, operand: int) -> bool:
-    """Whether a node gives the numbers of an operand on, wherever it puts them."""
+    """Whether a node passes on the numbers of an operand, wherever it puts them."""
     if node.has(SAME):
         return node.outputs[0].dtype in WHOLE
     return node.has(JOIN) or (operand == 0 and node.has(VIEW, TURN, REPEAT, TAKE))
 
 
 def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:
-    """The axes that an operand numbers, if each of its elements is a number of these."""
-    found = [one for one in node.addresses if one.operand == operand]
-    if not any(one.end or one.column for one in found):
-        yield from (Stop(ranking, one.result, 0, one.axis) for one in found)
-    every, axis = counting(node), ranked_axis(ranking)
-    if every is not None and axis is not None and every[0] != operand:
-        scores, numbers, made = ranking.required(0).sizes, node.required(operand).sizes, node.outputs[0].sizes
-        if scores and numbers and made and set(numbers[-1]) == {1} and made[-1] == scores[axis]:
-            yield Stop(ranking, True, 0, every[1], compared=True)
+    """The axes that an operand numbers, if each of its elements is a number along them."""
+    addresses = [address for address in node.addresses if address.operand == operand]
+    if not any(address.end or address.column for address in addresses):
+        yield from (Stop(ranking, address.result, 0, address.axis) for address in addresses)
+    counted, axis = counting(node), ranked_axis(ranking)
+    if counted is not None and axis is not None and counted[0] != operand:
+        scores, numbers, result_sizes = (
+            ranking.required(0).sizes,
+            node.required(operand).sizes,
+            node.outputs[0].sizes,
+        )
+        if (
+            scores
+            and numbers
+            and result_sizes
+            and set(numbers[-1]) == {1}
+            and result_sizes[-1] == scores[axis]
+        ):
+            yield Stop(ranking, True, 0, counted[1], compared=True)

@@ -1,10 +1,10 @@
-"""Weights that are one: embedding and head, one layer's matrices used by several.
+"""Ties: weights that are one tensor, such as embedding and head, or a matrix that several layers use.
 
-Needs: the axis graph. Gives: `Tie`s, groups of uses that must stay one tensor, their spaces unified.
+Needs: the axis graph. Gives: `Tie`s, groups of uses that must stay one tensor, with their spaces unified.
 
-Every use of a weight was analysed by itself. Uses of one stored matrix are joined again here, and so are
-matrices that an exporter stored twice, equal or transposed. A vector or a constant tensor that several uses
-share is no tie: exporters merge equal ones.
+Each use of a weight was analysed by itself. This pass joins the uses of one stored matrix, and matrices that
+an exporter stored twice, equal or transposed. A vector or a constant that several uses share is no tie,
+because exporters merge equal ones.
 """
 
 from __future__ import annotations
@@ -26,28 +26,36 @@ from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 
 _BLOCK = 1 << 18
-"""Elements compared at a time, at least: rows in one layout, a narrow stripe in the other."""
+"""The least number of elements that are compared at once: rows in one layout, a narrow stripe in the
+other.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Tie:
-    """Uses of one weight; `turned` says for each whether it is stored transposed to the first."""
+    """Uses of one weight.
+
+    turned: for each use, whether it is stored transposed to the first one.
+    """
 
     uses: tuple[Value, ...]
     turned: tuple[bool, ...]
 
     @property
     def is_head(self) -> bool:
-        """Whether a table that is looked up is also a matrix that is multiplied with."""
+        """Whether the weight is both a look-up table and a matrix of a product."""
         return len({looked_up(u) for u in self.uses}) == 2
 
 
 def find_ties(axes: Axes, untied: Collection[int] = ()) -> list[Tie]:
-    """Join what is one weight. Tables and the heads tied to them part where their number is in `untied`."""
+    """Unify the spaces of uses of one weight.
+
+    untied: the numbers of the tied heads that are separated from their tables.
+    """
     ties, heads = [], count()
     for tie in _groups(axes.graph):
-        apart = tie.is_head and next(heads) in untied
-        ties += [p for p in (_apart(tie) if apart else [tie]) if len(p.uses) > 1]
+        untie = tie.is_head and next(heads) in untied
+        ties += [p for p in (_apart(tie) if untie else [tie]) if len(p.uses) > 1]
     for tie in ties:
         first = axes.of(tie.uses[0])
         for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
@@ -59,14 +67,14 @@ def find_ties(axes: Axes, untied: Collection[int] = ()) -> list[Tie]:
 
 
 def tied_heads(axes: Axes) -> list[Tie]:
-    """Tables with the heads that are tied to them, before `untie head`, in order."""
+    """The ties between tables and heads, in order, before any `untie head`."""
     return [tie for tie in _groups(axes.graph) if tie.is_head]
 
 
 def cut_by_untie(axes: Axes, untied: Collection[int]) -> frozenset[Value]:
     """The uses that `untie head` gives a weight of their own: those that multiply with a table."""
-    cut = [tie for k, tie in enumerate(tied_heads(axes)) if k in untied] if untied else []
-    return frozenset(u for tie in cut for u in tie.uses if not looked_up(u))
+    untied_heads = [tie for k, tie in enumerate(tied_heads(axes)) if k in untied] if untied else []
+    return frozenset(u for tie in untied_heads for u in tie.uses if not looked_up(u))
 
 
 def _apart(tie: Tie) -> list[Tie]:
@@ -78,31 +86,31 @@ def _apart(tie: Tie) -> list[Tie]:
 
 
 def looked_up(use: Value) -> bool:
-    """Whether a weight use ends in a look-up by number (through casts and the like)."""
+    """Whether a use of a weight ends in a look-up by number, through casts and similar operators."""
     uses = walk(use.users, lambda at: at[0].outputs[0].users if at[0].has(SAME) else ())
     return any(operand == 0 and node.treatment == "lookup" for node, operand in uses)
 
 
 def _groups(graph: Graph) -> Iterable[Tie]:
-    """Ties before `untie head`, in order of first use."""
+    """The ties before any `untie head`, in order of first use."""
     uses: dict[Weight, list[Value]] = defaultdict(list)
     for use in graph.uses():
         if use.weight is not None and use.weight.floating:
             uses[use.weight].append(use)
-    matrices = {w: None for w in uses if sum(d > 1 for d in w.shape) >= 2}  # in order, unlike a set
+    matrices = {w: None for w in uses if sum(d > 1 for d in w.shape) >= 2}  # ordered, unlike a set
     probes = _Probes(matrices)
     joined: set[Weight] = set()
-    for weight, own in uses.items():
+    for weight, own_uses in uses.items():
         if weight in joined:
             continue
-        group, turned = list(own), [False] * len(own)
-        if weight in matrices and (len(own) == 1 or weight.zero or not probes.constant(weight)):
-            for other, how in probes.equal(weight):
-                if other not in joined and other is not weight:
-                    joined.add(other)
-                    group += uses[other]
-                    turned += [how] * len(uses[other])
-        elif not all(_partial(u) for u in own):
+        group, turned = list(own_uses), [False] * len(own_uses)
+        if weight in matrices and (len(own_uses) == 1 or weight.zero or not probes.constant(weight)):
+            for twin, transposed in probes.equal(weight):
+                if twin not in joined and twin is not weight:
+                    joined.add(twin)
+                    group += uses[twin]
+                    turned += [transposed] * len(uses[twin])
+        elif not all(_partial(u) for u in own_uses):
             continue
         joined.add(weight)
         if len(group) > 1:
@@ -110,12 +118,15 @@ def _groups(graph: Graph) -> Iterable[Tie]:
 
 
 def _partial(use: Value) -> bool:
-    """Whether a use takes a slice of the stored tensor: uses of its parts belong together."""
+    """Whether every reader of a use takes a slice of the tensor: uses of its parts belong together."""
     return all(n.has(TAKE) and i == 0 for n, i in use.users)
 
 
 class _Probes:
-    """A few elements of every matrix, at positions that transposition exchanges: few others have the same."""
+    """A few elements of every matrix, at positions that transposition exchanges.
+
+    Unequal matrices rarely share them.
+    """
 
     def __init__(self, matrices: Iterable[Weight]) -> None:
         self.matrices = [weight for weight in matrices if weight.known]
@@ -133,7 +144,10 @@ class _Probes:
         return self.taken[weight]
 
     def constant(self, weight: Weight) -> bool:
-        """Whether its elements are one number, or none; of a config by itself no numbers are known."""
+        """Whether the probe holds a single number, or no elements.
+
+        False if no numbers are known, as for a config alone.
+        """
         if not weight.known:
             return False
         probe = self.of(weight)
@@ -141,26 +155,26 @@ class _Probes:
 
     @cached_property
     def alike(self) -> dict[object, list[Weight]]:
-        """Matrices by shape and probe, those that are the only one of their shape left out."""
-        found: dict[object, list[Weight]] = defaultdict(list)
+        """Matrices by shape and probe, without those that are the only one of their shape."""
+        by_probe: dict[object, list[Weight]] = defaultdict(list)
         for weight in self.matrices:
             if self.shapes[self.kind(weight)] > 1:
-                found[_key(weight.dtype, weight.shape, self.of(weight))].append(weight)
-        return found
+                by_probe[_key(weight.dtype, weight.shape, self.of(weight))].append(weight)
+        return by_probe
 
     def equal(self, weight: Weight) -> Iterable[tuple[Weight, bool]]:
-        """Weights of the same values, copies left out that layers were given: (weight, whether it is stored
+        """Weights with the same values, except for copies made for new layers: (weight, whether it is
         transposed).
         """
         if not weight.known or self.shapes[self.kind(weight)] == 1 or self.constant(weight):
             return
         dtype, shape, probe = weight.dtype, weight.shape, self.of(weight)
-        same = [w for w in self.alike[_key(dtype, shape, probe)] if w.root != weight.root]
-        yield from ((w, False) for w in same if _blocks_equal(weight, w))
+        candidates = [w for w in self.alike[_key(dtype, shape, probe)] if w.root != weight.root]
+        yield from ((w, False) for w in candidates if _blocks_equal(weight, w))
         if len(shape) == 2:
             turned = self.alike.get(_key(dtype, shape[::-1], probe.T), ())
-            others = [w for w in turned if w.root != weight.root]
-            yield from ((w, True) for w in others if _blocks_equal(weight, w, turned=True))
+            transposed = [w for w in turned if w.root != weight.root]
+            yield from ((w, True) for w in transposed if _blocks_equal(weight, w, turned=True))
 
 
 def _key(dtype: str, shape: tuple[int, ...], probe: Array) -> object:
@@ -168,9 +182,10 @@ def _key(dtype: str, shape: tuple[int, ...], probe: Array) -> object:
 
 
 def _blocks_equal(x: Weight, y: Weight, turned: bool = False) -> bool:
-    """Whether some rows of a weight are those of another one, or its columns.
+    """Whether some rows of a weight equal those of another one, or its columns if `turned`.
 
-    Columns are taken of the weight that has fewer rows: each of its rows is read from another place.
+    Columns are read from the weight with fewer rows, since every row of a column block is read from another
+    place.
     """
     if turned and x.shape[0] < y.shape[0]:
         x, y = y, x

@@ -1,12 +1,12 @@
-"""One key/value head: a factor of one element that a graph counts, made visible as a space.
+"""Counted units: a factor of one element that stands for one key/value head, made visible as a space.
 
-Needs: the axis graph. Gives: the same, in which `(1 g)` that comes out of a broadcast of one to g is a
-product of two spaces, a unit and the group, wherever the one can be followed back to weights that make it.
+Needs: the axis graph. Gives: the same graph, in which `(1 g)` after a broadcast of one to g is a product of
+two spaces, a unit and the group. That holds if the one can be followed back to weights that make it.
 
-Spaces leave factors of one out: among the many axes of one element that graphs stretch, hardly any counts
-something. Where what is stretched is merged with the axis in front of it, that axis counts what is repeated:
-several key/value heads would stand there. So does what an attention operator shares. Its way back to the
-weights is cut out of the graph once more as if there were many.
+Spaces leave out factors of one, since few of the many stretched axes of one element count anything. An axis
+of one element counts what is repeated if the stretched axis behind it is merged with it: several key/value
+heads would stand there. So does an axis that an attention operator shares among queries. The operators on its
+way back to the weights are instantiated again as if there were many units.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ from growc.passes.axes.infer import Axes, Instance, instantiate, space_of
 from growc.passes.raising.attention import REPEAT_OP
 
 Place = tuple[Value, int]
+"""A value and one of its axes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stretched:
-    """One element that a broadcast stretches to a group; `alone`: the axes that are the group alone.
+    """An axis of one element that a broadcast stretches to a group.
 
-    by: where no operator counts it, the product that stretches it, and which of its operands it is.
+    one: that axis.
+    group: the space of the group.
+    alone: the axes that consist of the group alone.
+    by: if no operator counts the element, the product that stretches it and the number of its operand.
     """
 
     one: Place
@@ -45,51 +49,51 @@ def count_units(axes: Axes) -> None:
     """Give every unit that counts repeated groups a space of its own, in place."""
     by_node = {i.node: i for i in axes.instances}
     places = [s for i in axes.instances for s in [*merged(axes, i, by_node), *_repeated(i)]]
-    for found in by_group(places):
-        _expose(axes, by_node, found)
+    for places_of_group in by_group(places):
+        _expose(axes, by_node, places_of_group)
 
 
 def by_group(places: Iterable[Stretched]) -> list[list[Stretched]]:
-    """What is stretched to one group, together."""
-    found: dict[Space, list[Stretched]] = defaultdict(list)
+    """The places, collected by the group to which they are stretched."""
+    groups: dict[Space, list[Stretched]] = defaultdict(list)
     for place in places:
-        found[find(place.group)].append(place)
-    return list(found.values())
+        groups[find(place.group)].append(place)
+    return list(groups.values())
 
 
 def merged(axes: Axes, instance: Instance, by_node: Mapping[Node, Instance]) -> Iterator[Stretched]:
-    """Where a stretched axis is merged with one element in front of it: that element, and the group."""
+    """The places where a stretched axis is merged with an axis of one element in front of it."""
     value = instance.node.input(0)
     if value is None or instance.line.treatment != "layout" or instance.node.has(TURN):
         return
-    own, made = instance.line.inputs[0] or (), instance.line.outputs[0] or ()
-    for axis, (one, group) in enumerate(pairwise(own)):
+    in_terms, out_terms = instance.line.inputs[0] or (), instance.line.outputs[0] or ()
+    for axis, (first, group) in enumerate(pairwise(in_terms)):
         space = find(axes.of(value)[axis + 1])
-        if one == "1" and isinstance(group, str) and group in made and is_group(space):
-            alone = _as_stretched(by_node, (value, axis + 1))
-            if alone:
-                yield Stretched((value, axis), space, alone)
+        if first == "1" and isinstance(group, str) and group in out_terms and is_group(space):
+            group_axes = _as_stretched(by_node, (value, axis + 1))
+            if group_axes:
+                yield Stretched((value, axis), space, group_axes)
 
 
 def _as_stretched(by_node: Mapping[Node, Instance], place: Place) -> tuple[Place, ...]:
-    """An axis, and those that it was before, up to where an operator stretches it; none where none does."""
-    found = [place]
-    for value, axis in found:
+    """The axis and its earlier forms, back to the operator that stretches it; empty if no operator does."""
+    forms = [place]
+    for value, axis in forms:
         instance = None if value.producer is None else by_node.get(value.producer)
         if instance is None:
             break
         if instance.node.has(REPEAT):
             before = instance.line.inputs[0] or ()
             at = axis - (value.rank - len(before))
-            return tuple(found) if at < 0 or before[at] == "1" else ()
+            return tuple(forms) if at < 0 or before[at] == "1" else ()
         term = (instance.line.outputs[0] or ())[axis] if value is instance.node.outputs[0] else "_"
-        behind = [(v, k) for v, k, other in instance.reads() if other == term and labels(term)]
-        found += behind if len(behind) == 1 else []
+        sources = [(v, k) for v, k, other_term in instance.reads() if other_term == term and labels(term)]
+        forms += sources if len(sources) == 1 else []
     return ()
 
 
 def _repeated(instance: Instance) -> Iterator[Stretched]:
-    """Operators that have both in their line: h heads of keys and values for (h g) of queries."""
+    """Operators whose line has both units and group: h heads of keys and values for (h g) of queries."""
     node, group = instance.node, instance.spaces.get("g")
     if group is None or not is_group(find(group)):
         return
@@ -108,29 +112,29 @@ def is_one(value: Value, axis: int) -> bool:
 
 
 def named_axes(instance: Instance, name: Term) -> Iterator[tuple[Place, Term]]:
-    """The axes of the operands in which a label stands, each with its term."""
+    """The axes of the operands whose terms contain a label, each with its term."""
     yield from (((value, k), term) for value, k, term in instance.reads() if name in labels(term))
 
 
 def is_group(space: Space) -> bool:
-    """Whether a space can be made a product of a unit and what repeats it."""
+    """Whether a space can be made a product of a unit and a group that repeats it."""
     return space.kind == "atom" and space.static and space.frozen is None and not space.unit
 
 
 def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[Stretched]) -> None:
     value, axis = places[0].one
-    unit, way = Space(axes.of(value)[axis].size, counts=True), Way(axes, by_node)
-    if not all(way.back(*place.one, unit) for place in places):
+    unit, path = Space(axes.of(value)[axis].size, counts=True), Way(axes, by_node)
+    if not all(path.back(*place.one, unit) for place in places):
         return
     group = find(places[0].group)
     inner = Space(group.size)
     structure(group, product([unit, inner]))
-    way.hand_on()
-    replace_spaces(axes, way.found | dict.fromkeys((axis for s in places for axis in s.alone), inner))
+    path.hand_on()
+    replace_spaces(axes, path.found | dict.fromkeys((axis for s in places for axis in s.alone), inner))
 
 
 def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
-    """Give axes new spaces, and take the operators on them once more."""
+    """Give axes new spaces, and instantiate the operators on them again."""
     for (value, axis), space in changed.items():
         spaces = list(axes.spaces[value])
         spaces[axis] = space
@@ -139,8 +143,10 @@ def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
 
 
 def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> Instance:
-    """A node's line with the new spaces: the same one, where it names all axes that have some, and none that
-    stays one element (of a rotary table that all layers share) and would be stretched now.
+    """The instance of a node with the new spaces.
+
+    It keeps its line if the line names all changed axes, and no axis that stays one element would now be
+    stretched, such as one of a rotary table that all layers share.
     """
     node, line = instance.node, instance.line
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]
@@ -153,17 +159,17 @@ def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> In
 
 
 class Way:
-    """The way of one element back to weights: the new space of every axis on it."""
+    """The path of one element back to weights, with the new space of every axis on it."""
 
     def __init__(self, axes: Axes, by_node: dict[Node, Instance]) -> None:
         self.axes, self.by_node = axes, by_node
         self.used_again = cache(self._used_again)
         self.found: dict[Place, Space] = {}
         self.segments: dict[Space, dict[int, Space]] = {}
-        """Of a space of several segments: those that are new, by where they start."""
+        """The new segments of each space of several segments, by the positions where they start."""
 
     def back(self, value: Value, axis: int, space: Space) -> bool:
-        """Whether an axis comes from weights; if so, it and all that it comes from take their new spaces."""
+        """Whether an axis comes from weights. If so, it and its origins take their new spaces."""
         if (value, axis) in self.found:
             return self.met((value, axis), space)
         if value.weight is not None:
@@ -183,114 +189,128 @@ class Way:
         return reached
 
     def named(self, instance: Instance, term: Term, space: Space) -> bool:
-        """Through an operator whose line names the axis: at least one operand must have it from weights.
+        """Follow the axis through an operator whose line names it: at least one operand must have it from
+        weights.
 
-        Where another operand has the axis, one element of a tensor that others use too stays one and is
-        stretched: so does a rotary table.
+        If another operand has the axis too, one element of a tensor with other uses stays one and is
+        stretched, as in a rotary table.
         """
         if not isinstance(term, str) or term in ("_", "#"):
             return False
         reached = False
-        for (value, axis), other in sorted(named_axes(instance, term), key=lambda p: self.is_shared(*p[0])):
+        for (value, axis), operand_term in sorted(
+            named_axes(instance, term), key=lambda p: self.is_shared(*p[0])
+        ):
             if reached and self.is_shared(value, axis):
                 continue
-            if other == term:
+            if operand_term == term:
                 reached |= self.back(value, axis, space)
             else:
-                whole = self.whole((value, axis), instance.spaces, other, term, space)
-                reached |= self.back(value, axis, whole)
+                axis_space = self.whole((value, axis), instance.spaces, operand_term, term, space)
+                reached |= self.back(value, axis, axis_space)
         return reached
 
     def is_shared(self, value: Value, axis: int) -> bool:
-        """Whether an axis is one element of what is used several times and no product makes: a stored tensor,
-        a slice or a row of it.
+        """Whether an axis is one element of a value that has several uses and is made by no product: a stored
+        tensor, or a slice or row of it.
         """
         return is_one(value, axis) and self.used_again(value)
 
     def _used_again(self, value: Value) -> bool:
-        """Whether what no product makes is used several times, itself or anything it is made of."""
+        """Whether a value that no product makes, or anything it is made of, has several uses."""
 
         def behind(value: Value) -> Iterable[Value]:
             return () if value.producer is None else value.producer.operands
 
-        again = False
-        for made in walk([value], behind, nearest=True):
-            maker = None if made.producer is None else self.by_node.get(made.producer)
-            if maker is not None and maker.line.treatment == "contract":
+        reused = False
+        for origin in walk([value], behind, nearest=True):
+            instance = None if origin.producer is None else self.by_node.get(origin.producer)
+            if instance is not None and instance.line.treatment == "contract":
                 return False
-            again |= made.weight in self.axes.used_often or len(made.users) > 1
-        return again
+            reused |= origin.weight in self.axes.used_often or len(origin.users) > 1
+        return reused
 
     def whole(self, place: Place, spaces: dict[str, Space], term: Term, name: str, space: Space) -> Space:
-        """The space of an axis of which one factor or segment is new; those that are new already stay so."""
+        """The space of an axis with one new factor or segment. New segments that it already has stay."""
         start, new = 0, dict[int, Space]()
         for part in term[1] if term[0] == "+" else (term,):
             if name in labels(part):
                 new[start] = space_of(part, {**spaces, name: space})
                 break
             start += space_of(part, spaces).size[0]
-        held = self.found.get(place)
-        if held is None:
-            made = self.filled(place, new)
-            self.segments[made] = new
-            return made
-        self.add(place, find(held), new)
-        return held
+        known_space = self.found.get(place)
+        if known_space is None:
+            new_space = self.filled(place, new)
+            self.segments[new_space] = new
+            return new_space
+        self.add(place, find(known_space), new)
+        return known_space
 
     def filled(self, place: Place, new: Mapping[int, Space]) -> Space:
         """The space of an axis with new segments."""
         value, axis = place
-        kept, at, end = list[Space](), 0, 0
+        new_parts, at, end = list[Space](), 0, 0
         for segment in segments(self.axes.of(value)[axis]):
-            if at == end:  # else it is a part of one that is new
-                kept.append(new.get(at, segment))
-                end += kept[-1].size[0]
+            if at == end:  # Otherwise the segment is a part of a new one.
+                new_parts.append(new.get(at, segment))
+                end += new_parts[-1].size[0]
             at += segment.size[0]
-        return sum_of(kept)
+        return sum_of(new_parts)
 
     def add(self, place: Place, held: Space, new: Mapping[int, Space]) -> None:
-        """New segments in a space that has some."""
+        """Add new segments to a space that already has some."""
         self.segments.setdefault(held, {}).update(new)
-        made = self.filled(place, self.segments[held])
-        held.kind, held.parts = made.kind, made.parts
+        filled = self.filled(place, self.segments[held])
+        held.kind, held.parts = filled.kind, filled.parts
 
     def met(self, place: Place, space: Space) -> bool:
-        """Whether an axis that has a new space can have this one: the same, or one of other segments."""
-        held, space = find(self.found[place]), find(space)
-        if held is space:
+        """Whether an axis that already has a new space can have this one: the same, or one with other
+        segments.
+        """
+        known_space, space = find(self.found[place]), find(space)
+        if known_space is space:
             return True
-        there, new = self.segments.get(held), self.segments.get(space)
-        if there is None or new is None or any(there.get(at, one) is not one for at, one in new.items()):
+        known_segments, new = self.segments.get(known_space), self.segments.get(space)
+        if (
+            known_segments is None
+            or new is None
+            or any(known_segments.get(at, segment) is not segment for at, segment in new.items())
+        ):
             return False
-        self.add(place, held, new)
-        space.parent = held
+        self.add(place, known_space, new)
+        space.parent = known_space
         return True
 
     def hand_on(self) -> None:
-        """Give the new spaces of several units to all that hands them on as they are: a packed projection has
-        other readers than the keys.
+        """Give the new spaces of several units to all axes that continue them unchanged.
+
+        A packed projection has other readers than the keys.
         """
         pending = [place for place in self.found if not is_one(*place)]
         while pending:
             value, axis = pending.pop()
-            for made in self.same_after(value, axis):
-                if made not in self.found:
-                    self.found[made] = self.found[value, axis]
-                    pending.append(made)
+            for successor in self.same_after(value, axis):
+                if successor not in self.found:
+                    self.found[successor] = self.found[value, axis]
+                    pending.append(successor)
 
     def same_after(self, value: Value, axis: int) -> Iterator[Place]:
-        """Axes that operators make of this one as it is, where none of its factors may stand in front."""
+        """Axes that operators make of this one unchanged, with as many axes of one element in front as it
+        has.
+        """
         for instance, operand in ((self.by_node[n], k) for n, k in value.users if n in self.by_node):
             terms = instance.line.inputs[operand] if operand < len(instance.line.inputs) else None
             if terms is None or not labels(terms[axis]):
                 continue
             ones = len(ones_before(terms, axis))
-            for made, out in zip(instance.node.outputs, instance.line.outputs, strict=False):
-                same = [k for k, term in enumerate(out or ()) if term == terms[axis]]
-                yield from ((made, k) for k in same if len(ones_before(out or (), k)) == ones)
+            for result, out in zip(instance.node.outputs, instance.line.outputs, strict=False):
+                same_axes = [k for k, term in enumerate(out or ()) if term == terms[axis]]
+                yield from ((result, k) for k in same_axes if len(ones_before(out or (), k)) == ones)
 
     def reshaped(self, instance: Instance, terms: Sequence[Term], axis: int, space: Space) -> bool:
-        """Through a reshape: the same one of those in front of the same factor, or in front of its units."""
+        """Follow the axis through a reshape: to the same one of the axes of one element before a factor, or
+        into the axis of its units.
+        """
         source, value = instance.line.inputs[0] or (), instance.node.inputs[0]
         after = next((t for t in terms[axis:] if t != "1"), None)
         if value is None or after is None or not labels(after):
@@ -310,7 +330,7 @@ class Way:
 
 
 def ones_before(terms: Sequence[Term], before: int) -> list[int]:
-    """The axes of one element that stand directly in front of an axis."""
+    """The axes of one element directly in front of an axis."""
     start = before
     while start > 0 and terms[start - 1] == "1":
         start -= 1

@@ -1,8 +1,8 @@
-"""Experts whose units are taken one by one, each with a network of its own, and what becomes of them.
+"""Experts stored as separate networks rather than one stacked tensor, and what becomes of them.
 
-`growc.passes.raising.experts` finds them. Such an axis is no row of segments: its units may change places, or
-become fewer. What cuts them takes other numbers; sums lose the terms that are gone, and the networks behind
-these are used by nobody.
+`growc.passes.raising.experts` finds them. The units of such an axis may change places, or become fewer. The
+nodes that take single units then take other numbers. Sums lose the terms of dropped units, and nothing uses
+the networks behind these terms.
 """
 
 from __future__ import annotations
@@ -20,14 +20,18 @@ from growc.ir.traits import SUM, WRITE
 from growc.passes.axes.routing import ROUTED
 
 Units = frozenset[int]
+"""The numbers of units."""
 
 
 @dataclass(frozen=True, eq=False)
 class Experts:
     """An axis whose units are taken one by one.
 
-    cuts: for each node, the unit that each of its results is, or is compared with. values: those that vanish
-    with units. owners: nodes that serve one unit alone, the last ones first. refusal: why units cannot go.
+    whole, axis: the value and its axis.
+    cuts: for each node that takes single units or compares their numbers, the unit of each of its results.
+    values: values that vanish with units, each with these units.
+    owners: nodes that serve one unit alone, the last ones first.
+    refusal: why units cannot go.
     """
 
     whole: Value
@@ -39,41 +43,43 @@ class Experts:
 
     @property
     def count(self) -> int:
-        """How many units the axis has."""
+        """The number of units of the axis."""
         return (self.whole.sizes or ())[self.axis][0]
 
     @cached_property
     def networks(self) -> Mapping[int, Sequence[Value]]:
         """The uses of stored tensors that serve one unit alone, in canonical order."""
-        found: dict[int, list[Value]] = defaultdict(list)
+        uses_by_unit: dict[int, list[Value]] = defaultdict(list)
         for node, unit in reversed(self.owners.items()):
-            found[unit] += [v for v in node.operands if v.weight is not None]
-        return found
+            uses_by_unit[unit] += [v for v in node.operands if v.weight is not None]
+        return uses_by_unit
 
     def dead(self, gone: Units) -> Iterator[Node]:
-        """The nodes that nobody needs without these units."""
+        """The nodes that nothing needs without these units."""
         yield from (node for node, unit in self.owners.items() if unit in gone)
         yield from (v.producer for v, units in self.values.items() if v.producer and units <= gone)
 
     def left(self, gone: Units) -> Iterator[tuple[Node, tuple[int, ...]]]:
-        """The operands that sums and writes still have without these units, where they lose some."""
+        """The operands that sums and writes keep without these units, for those that lose some."""
 
         def vanishes(value: Value | None) -> bool:
             return value in self.values and self.values[value] <= gone
 
         for node in dict.fromkeys(node for value in self.values for node, _ in value.users):
-            kept = tuple(i for i, value in enumerate(node.inputs) if not vanishes(value))
-            if node.has(SUM, WRITE) and len(kept) < len(node.inputs) and not vanishes(node.outputs[0]):
-                yield node, kept if node.has(SUM) else (0,)
+            remaining = tuple(i for i, value in enumerate(node.inputs) if not vanishes(value))
+            if node.has(SUM, WRITE) and len(remaining) < len(node.inputs) and not vanishes(node.outputs[0]):
+                yield node, remaining if node.has(SUM) else (0,)
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What statements make of axes whose units are taken one by one.
+    """What statements do to axes whose units are taken one by one.
 
-    numbers: the new number of what each result of a cut is (None: gone), where some are others. dead: nodes
-    that nobody needs any more, `gone` their stored tensors. left: the operands that sums still have.
-    constants: the new numbers of units that look-ups have as constants, where some are others.
+    numbers: for each cut whose numbers change, the new number of each of its results; None for dropped units.
+    dead: nodes that nothing needs any more.
+    gone: the stored tensors of these nodes.
+    left: the operands that sums keep.
+    constants: the new unit numbers of look-ups by constants, if some change.
     """
 
     numbers: Mapping[Node, Sequence[int | None]] = field(default_factory=dict)
@@ -84,21 +90,21 @@ class Taken:
 
 
 def taken(found: Sequence[tuple[Experts, IndexMap | None]]) -> Taken:
-    """What becomes of all of them, each with the map of its axis."""
+    """The changes of all axes of experts, each with the map of its axis."""
     numbers: dict[Node, list[int | None]] = {}
     dead: set[Node] = set()
-    left: dict[Node, Sequence[int]] = {}
-    for experts, made in found:
-        if made is None:
+    remaining: dict[Node, Sequence[int]] = {}
+    for experts, index_map in found:
+        if index_map is None:
             continue
-        place = {int(unit): k for k, unit in enumerate(made.index)}
-        gone = frozenset(range(made.source)) - place.keys()
+        place = {int(unit): k for k, unit in enumerate(index_map.index)}
+        dropped = frozenset(range(index_map.source)) - place.keys()
         new = {node: [place.get(unit) for unit in units] for node, units in experts.cuts.items()}
         numbers |= {node: found for node, found in new.items() if found != list(experts.cuts[node])}
-        dead |= set(experts.dead(gone))
-        left |= dict(experts.left(gone))
+        dead |= set(experts.dead(dropped))
+        remaining |= dict(experts.left(dropped))
     uses = (v for node in dead for v in node.operands if v.weight is not None)
-    return Taken(numbers, frozenset(dead), frozenset(uses), left)
+    return Taken(numbers, frozenset(dead), frozenset(uses), remaining)
 
 
 def one_by_one(line: Line, axis: int) -> Line:
@@ -111,5 +117,5 @@ def one_by_one(line: Line, axis: int) -> Line:
         None if out is None else tuple("1" if taken & set(labels(t)) else t for t in out)
         for out in line.outputs
     ]
-    whole = (*terms[:axis], ROUTED, *terms[axis + 1 :])
-    return replace(line, inputs=(whole, *line.inputs[1:]), outputs=tuple(single))
+    routed_terms = (*terms[:axis], ROUTED, *terms[axis + 1 :])
+    return replace(line, inputs=(routed_terms, *line.inputs[1:]), outputs=tuple(single))

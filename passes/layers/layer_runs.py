@@ -249,7 +249,7 @@ class Branch:
     operand: the number of the branch among the operands of the sum.
     value: that operand.
     writer: the uses of weights, and the rows of tables, that must be zero for the branch to be zero: a layer
-        scale, else gain and bias of a branch norm, else weight and bias of each projection.
+        scale, or gain and bias of a branch norm; otherwise weight and bias of each projection.
     """
 
     add: Node
