@@ -1,1 +1,3 @@
-"""New layers: whether one with zero outputs adds nothing where it stands; what is drawn in others."""
+"""New layers: whether layers with zero outputs add nothing in their place, and the random weights of
+others.
+"""

@@ -1,17 +1,17 @@
-"""Whether a new layer is finite where it stands: zero times a number is zero, times infinity it is not.
+"""Finiteness of a new layer in its place: zero times a number is zero, but zero times infinity is not.
 
-Needs: a layer, what is zero in it, the bounds of the stream where it stands. Gives: the values that may be
-infinite or no number there, each with the node that makes it so.
+Needs: a layer, its zero weights, the bounds of the stream in its place. Gives: the values that may be
+infinite or no number there, each with the node that causes it.
 
-What neither the stream nor a zero reaches is what the source computes too, so it is as finite as there. A
-stream in another place is any number within its bounds that takes no value on more than a null set; the rules
-for ranges are those of growc.passes.dataflow.images.
+Values that neither the stream nor a zero reaches are as in the source, and so as finite as there. A stream in
+another place may be any number within its bounds, and takes no value on more than a null set. The rules for
+ranges are those of growc.passes.dataflow.images.
 
-`motions` says how every value of the source moves with the input (growc.algebra.unit_ranges): some are one
-number for more than single inputs, as zero is behind a ReLU. A new layer reads the stream of its place, and
-what is no accident there may be a pole. A sum moves if one of its terms does: nothing takes that back but by
-accident. Weights make zero of zeros, which all units of a row may be behind a ReLU, so that what they make
-moves as what they read does.
+`motions` says how every value of the source moves with the input (growc.algebra.unit_ranges). Some values are
+one number for more than single inputs, as the zero behind a ReLU. A new layer reads the stream of its place,
+and such a number may be a pole of the layer. A sum moves if one of its terms does, since terms cancel only by
+accident. Weights make zero of zeros, and all units of a row may be zero behind a ReLU. So the result of
+weights moves as their operand does.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ from growc.passes.dataflow.images import gives_on, image
 from growc.passes.layers.layer_runs import Layer
 
 NOTHING = Range.anything(1, STILL).within(0.0, 0.0)
+"""The range that holds zero alone."""
 
 
 @dataclass
 class Elsewhere:
     """The ranges of the values of one new layer.
 
-    stream: the range of its start. zeroed: the uses of weights, and rows, that are zero; drawn: those that
-    are other numbers than in the source. static: what is made of weights alone. norms: those in pieces, by
-    the node that closes them.
+    stream: the range of its start.
+    zeroed: the uses of weights, and rows, that are zero.
+    drawn: the uses of weights whose numbers differ from the source's.
+    static: values made of weights alone.
+    norms: norms in pieces, by the node that closes them.
     """
 
     layer: Layer
@@ -52,7 +55,7 @@ class Elsewhere:
     norms: Mapping[Node, Norm]
     ranges: dict[Value, Range] = field(default_factory=dict)
     wild: dict[Value, Node] = field(default_factory=dict)
-    """Where a value became wild."""
+    """For each value that may be infinite or no number, the node that makes it so."""
 
     def __post_init__(self) -> None:
         self.zeros = {v.weight for v in self.zeroed if v.weight is not None}
@@ -64,12 +67,12 @@ class Elsewhere:
             self.through(node)
 
     def of(self, value: Value) -> Range:
-        """The range of a value: of what the layer only reads, that of what the source computes."""
+        """The range of a value. Values that the layer only reads have the range of the source's values."""
         producer = value.producer
         if value not in self.ranges and value in self.static and producer not in self.inside and producer:
             self.through(producer)
         if value not in self.ranges and value.weight is not None and value.weight in self.zeros:
-            self.reached.add(value)  # what other uses of such a weight are is not told
+            self.reached.add(value)  # Other uses of the weight have unknown numbers.
             self.ranges[value] = Range.anything(1)
         elif value not in self.ranges and value.known is not None:
             self.ranges[value] = _known(value)
@@ -78,29 +81,32 @@ class Elsewhere:
         return self.ranges[value]
 
     def through(self, node: Node) -> None:
-        """What a node makes of its operands."""
+        """Set the ranges of a node's results."""
         given = {i: self.of(v) for i, v in enumerate(node.inputs) if v is not None}
         reached = not node.has(SIZES) and any(v in self.reached for v in node.operands)
-        made = self.made(node, given, np.array([not reached]))
+        result_range = self.made(node, given, np.array([not reached]))
         for out in node.outputs:
             if out in self.zeroed or (out.known is not None and not reached):
                 continue
-            one = made if out.floating or out is node.outputs[0] else Range.anything(1)
+            out_range = result_range if out.floating or out is node.outputs[0] else Range.anything(1)
             if not reached:
                 still = STILL if out in self.static else MOVES
-                one = replace(one, motion=np.array([still]), wild=np.array([False]))
+                out_range = replace(out_range, motion=np.array([still]), wild=np.array([False]))
             else:
                 self.reached.add(out)
-            self.ranges[out] = one
-            if one.wild.any():
+            self.ranges[out] = out_range
+            if out_range.wild.any():
                 self.wild[out] = next((self.wild[v] for v in node.operands if v in self.wild), node)
 
     def made(self, node: Node, given: dict[int, Range], same: Bools) -> Range:
-        """The range of a node's results; `same`: whether the source has these too."""
+        """The range of a node's results.
+
+        same: whether the source has the same results.
+        """
         if not given:
             return Range.anything(1)
         treatment, norm = self.treatment.get(node, ""), self.norms.get(node)
-        wild = np.logical_or.reduce([one.wild for one in given.values()])
+        wild = np.logical_or.reduce([operand_range.wild for operand_range in given.values()])
         if norm is not None and not norm.by_operator:
             return self.normed(norm)
         if treatment in ("layer_norm", "rms_norm", "per_channel"):
@@ -119,19 +125,21 @@ class Elsewhere:
         return image(node, given, same)
 
     def normed(self, norm: Norm) -> Range:
-        """What a norm in pieces makes of what it norms: its formula speaks for the pieces."""
+        """The range of a norm in pieces, by the formula of the whole norm."""
         source = self.of(norm.source)
         motion = VARIES if norm.gain is not None or source.holds(0).any() else int(source.motion[0])
-        made = replace(Range.anything(1, motion), wild=source.wild)
-        return made.bad(source.flat(centred=norm.formula.centred)) if norm.bare else made
+        result_range = replace(Range.anything(1, motion), wild=source.wild)
+        return result_range.bad(source.flat(centred=norm.formula.centred)) if norm.bare else result_range
 
 
 def _known(value: Value) -> Range:
-    """Any of the numbers that a value is known to hold."""
+    """The range of the numbers that a value is known to hold."""
     numbers = [np.asarray(a, dtype=np.float64).reshape(-1) for a in value.known or () if a.dtype.kind != "c"]
     every = np.concatenate([*numbers, []])
-    whole = Range.anything(1, STILL)
-    return whole.within(every.min(), every.max()) if every.size and np.isfinite(every).all() else whole
+    unbounded = Range.anything(1, STILL)
+    return (
+        unbounded.within(every.min(), every.max()) if every.size and np.isfinite(every).all() else unbounded
+    )
 
 
 def _is_zero(one: Range) -> bool:
@@ -139,13 +147,13 @@ def _is_zero(one: Range) -> bool:
 
 
 def _scaled(given: Mapping[int, Range]) -> Range:
-    """A norm with its gain and its bias."""
+    """The range of a norm with its gain and its bias."""
     x, gain, bias = given[0], given.get(1, Range.anything(1, STILL)), given.get(2, NOTHING)
     return bias if _is_zero(x) or _is_zero(gain) else Range.anything(1, int(x.motion[0]))
 
 
 def _contracted(given: Mapping[int, Range]) -> Range:
-    """Sums of products: of a weight it takes no value on more than a null set."""
+    """The range of a sum of products. With a weight it takes no value on more than a null set."""
     a, b, bias = given[0], given.get(1, Range.anything(1)), given.get(2, NOTHING)
     if _is_zero(a) or _is_zero(b):
         return bias
@@ -160,30 +168,34 @@ def _contracted(given: Mapping[int, Range]) -> Range:
 # ----------------------------------------------------------------------------- how values move
 
 NO_ROWS = np.zeros(1, dtype=bool)
+"""Stands for rows of which none is as in the source."""
 
 
 def motions(axes: Axes, static: Collection[Value], norms: Mapping[Node, Norm]) -> Callable[[Value], int]:
-    """How a value moves: STILL, MOVES, or VARIES where it may be some number for more than single inputs."""
+    """A function that says how a value moves: STILL, MOVES, or VARIES.
+
+    VARIES: the value may be one number for more than single inputs.
+    """
     treatment = {i.node: i.line.treatment for i in axes.instances}
-    found: dict[Value, int] = {}
+    motion_of: dict[Value, int] = {}
 
     def of(value: Value) -> int:
         if value in static or value.known is not None or value.weight is not None:
             return STILL
-        return found.get(value, MOVES if value.floating else VARIES)
+        return motion_of.get(value, MOVES if value.floating else VARIES)
 
     for node in axes.graph.nodes:
         norm = norms.get(node)
         if norm is not None and not norm.by_operator:
-            made = of(norm.source)
+            motion = of(norm.source)
         else:
-            made = _made(node, treatment.get(node, ""), {i: of(v) for i, v in enumerate(node.inputs) if v})
-        found |= dict.fromkeys(node.outputs, made)
+            motion = _made(node, treatment.get(node, ""), {i: of(v) for i, v in enumerate(node.inputs) if v})
+        motion_of |= dict.fromkeys(node.outputs, motion)
     return of
 
 
 def _made(node: Node, treatment: str, given: Mapping[int, int]) -> int:
-    """How what a node makes moves, by how its operands do."""
+    """The motion of a node's results, from the motions of its operands."""
     moving = [motion for motion in given.values() if motion != STILL]
     if "made_of" in node.attributes or treatment in ("", "opaque"):
         return VARIES

@@ -1,11 +1,12 @@
-"""Functions of a tensor that change nothing the second time, told apart so that one is known again.
+"""Idempotent functions of a tensor: a second application changes nothing. Each has a key by which it is
+recognised.
 
 Needs: the axis graph. Gives: `Again` for an operand of a node, with the grid of the numbers that the function
-leaves alone.
+leaves unchanged.
 
-Besides operators that are so by themselves there are choices: c in the place of x where a condition p(x)
-holds. Such an f leaves alone what p does not choose, and c, whatever p is: f(f(x)) = f(x). The condition may
-read other tensors, but no other element of x; f is known again by its expression.
+Some operators are idempotent by themselves. So are choices that put c in the place of x if a condition p(x)
+holds. Such an f leaves c unchanged, and all numbers that p does not choose, whatever p is: f(f(x)) = f(x).
+The condition may read other tensors, but no other element of x. The function is recognised by its expression.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from growc.passes.axes.infer import Axes
 from growc.passes.new_layers.settled import Grid, content, numbers
 
 LONG = 64
-"""As many nodes as a condition may have."""
+"""The largest number of nodes in a condition."""
 
 
 class Again(NamedTuple):
-    """A function that changes nothing the second time: what it leaves alone, and the numbers that it puts in
-    the place of others; None where it makes some that are neither stored nor those of its operand.
+    """An idempotent function.
+
+    grid: the numbers that it leaves unchanged.
+    puts: the numbers that it puts in the place of others; None if its results are neither stored nor elements
+        of its operand.
     """
 
     grid: Grid
@@ -36,10 +40,11 @@ class Again(NamedTuple):
 
 
 Find = Callable[[Node, int], Again | None]
+"""Returns the idempotent function that a node is of the operand in a place, or None."""
 
 
 def finder(axes: Axes) -> Find:
-    """Finds such functions in a graph, by a node and the place of its operand."""
+    """A function that finds idempotent functions of a graph, by a node and the place of its operand."""
     lines = {i.node: i.line for i in axes.instances}
 
     @cache
@@ -54,14 +59,14 @@ def finder(axes: Axes) -> Find:
 
 
 def _operator(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]) -> Again | None:
-    """An operator that changes nothing the second time, with the same stored numbers beside its operand."""
+    """An idempotent operator, whose other operands are stored numbers."""
     laws, beside = node.laws, [v for v in node.inputs[1:] if v is not None]
     bounds = None if laws.clamp is None else laws.clamp(node).beside(operand)
     if bounds is None and (place or not laws.again):
         return None
     stored: Sequence[Value | float] = beside if bounds is None else [*bounds[0], *bounds[1]]
-    known = [np.asarray(x) if isinstance(x, float) else numbers(x) for x in stored]
-    arrays = [array for array in known if array is not None and np.isfinite(array).all()]
+    values = [np.asarray(x) if isinstance(x, float) else numbers(x) for x in stored]
+    arrays = [array for array in values if array is not None and np.isfinite(array).all()]
     if len(arrays) < len(stored):
         return None
     key: tuple[object, ...] = (node.op, attributes(node), *map(content, beside))
@@ -74,16 +79,23 @@ def _operator(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]
 
 
 def _choice(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]) -> Again | None:
-    """A stored number where a condition holds, or where it does not; finite, for streams are taken to be."""
-    other = node.inputs[3 - place] if place else None
-    array = numbers(other)
+    """A stored number in places where a condition holds, or where it does not.
+
+    The number must be finite, since streams are assumed to be finite.
+    """
+    put_value = node.inputs[3 - place] if place else None
+    array = numbers(put_value)
     if array is None or not np.isfinite(array).all():
         return None
-    told = Telling(operand, lines).of(node.inputs[0])
-    if told is None:
+    condition = Telling(operand, lines).of(node.inputs[0])
+    if condition is None:
         return None
     puts = _elements([array])
-    grid = Grid((node.op, place, content(other), told.key), array.size > 1 or not told.single, puts == (0.0,))
+    grid = Grid(
+        (node.op, place, content(put_value), condition.key),
+        array.size > 1 or not condition.single,
+        puts == (0.0,),
+    )
     return Again(grid, puts)
 
 
@@ -92,8 +104,12 @@ def _elements(arrays: Sequence[Array]) -> tuple[float, ...]:
 
 
 class Told(NamedTuple):
-    """An expression: what tells it from others, whether it reads the operand, and whether it reads single
-    numbers only besides."""
+    """An expression.
+
+    key: what tells it from other expressions.
+    reads: whether it reads the operand.
+    single: whether all else that it reads are single numbers.
+    """
 
     key: object
     reads: bool = False
@@ -101,15 +117,16 @@ class Told(NamedTuple):
 
 
 class Telling:
-    """Tells expressions that make each element of the operand's at its place, and of others whatever moves
-    them.
+    """Makes keys of expressions.
+
+    An element of the operand may only be read at its own place; other tensors may be moved.
     """
 
     def __init__(self, operand: Value, lines: Mapping[Node, Line]) -> None:
         self.operand, self.lines, self.left = operand, lines, LONG
 
     def of(self, value: Value | None) -> Told | None:
-        """One expression; None if it is another one."""
+        """The expression that makes a value; None if it has no key."""
         if value is None or value is self.operand:
             return Told("absent" if value is None else "operand", reads=value is not None)
         array, node = numbers(value), value.producer
@@ -122,19 +139,23 @@ class Telling:
         if self.left < 0 or line is None:
             return None
         parts = [self.of(v) for v in node.inputs]
-        known = [part for part in parts if part is not None]
-        reads, plain = any(part.reads for part in known), elementwise(line)
-        if len(known) < len(parts) or not (plain or (line.treatment == "layout" and not reads)):
+        keyed_parts = [part for part in parts if part is not None]
+        reads, plain = any(part.reads for part in keyed_parts), elementwise(line)
+        if len(keyed_parts) < len(parts) or not (plain or (line.treatment == "layout" and not reads)):
             return None
-        key = (node.op, attributes(node), node.outputs.index(value), *(part.key for part in known))
-        return Told(key, reads, plain and all(part.single for part in known))
+        key = (node.op, attributes(node), node.outputs.index(value), *(part.key for part in keyed_parts))
+        return Told(key, reads, plain and all(part.single for part in keyed_parts))
 
 
 def elementwise(line: Line) -> bool:
-    """Whether each element of a result is made of the elements at its place."""
-    made = line.outputs[0] if len(line.outputs) == 1 else None
-    whole = made is None or any(not isinstance(t, str) or t == "_" or t.endswith("!") for t in made)
-    return not whole and all(_at_its_place(terms, made or ()) for terms in line.inputs if terms is not None)
+    """Whether each element of a result is made of the elements at the same place."""
+    out_terms = line.outputs[0] if len(line.outputs) == 1 else None
+    unaligned = out_terms is None or any(
+        not isinstance(t, str) or t == "_" or t.endswith("!") for t in out_terms
+    )
+    return not unaligned and all(
+        _at_its_place(terms, out_terms or ()) for terms in line.inputs if terms is not None
+    )
 
 
 def _at_its_place(terms: Sequence[Term], made: Sequence[Term]) -> bool:
@@ -143,5 +164,5 @@ def _at_its_place(terms: Sequence[Term], made: Sequence[Term]) -> bool:
 
 
 def attributes(node: Node) -> tuple[tuple[str, str], ...]:
-    """The attributes of a node, to be compared."""
+    """The attributes of a node in a form that can be compared."""
     return tuple(sorted((name, str(v)) for name, v in node.attributes.items()))

@@ -1,7 +1,7 @@
-"""What holds for every element of a stream: what it was rounded to and bounded by, so that the same again
-changes nothing.
+"""Facts that hold for every element of a stream: its rounding and its bounds. Repeating either changes
+nothing.
 
-Needs: element types and numbers. Gives: `Settled`, and what is left of it behind a rounding or a bound.
+Needs: element types and numbers. Gives: `Settled`, and the facts that remain after a rounding or a bound.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from growc.passes.axes.norms import scalar
 
 
 class Format(NamedTuple):
-    """Numbers of `bits` significant binary digits, to 2 to the power of `top`, multiples of 2**`step`."""
+    """Numbers of `bits` significant binary digits below 2**`top`, multiples of 2**`step`."""
 
     bits: int
     top: int
@@ -36,13 +36,14 @@ FORMATS: Mapping[str, Format] = {
     **{f"int{n}": Format(n - 1, n - 1, 0) for n in (4, 8, 16, 32, 64)},
     **{f"uint{n}": Format(n, n, 0, signed=False) for n in (4, 8, 16, 32, 64)},
 }
-"""Element types by what they can hold; one that is missing holds nothing but itself."""
+"""The numbers that each element type can hold. A type that is missing holds only numbers of its own type."""
 
 REAL = frozenset(name for name in FORMATS if "float" in name)
+"""Element types of real numbers."""
 
 
 def holds(dtype: str, other: str) -> bool:
-    """Whether every number of another element type is one of this.
+    """Whether an element type can hold every number of another one.
 
     >>> holds("float32", "bfloat16"), holds("float16", "bfloat16"), holds("float32", "int32")
     (True, False, False)
@@ -56,10 +57,11 @@ def holds(dtype: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Grid:
-    """Numbers that an operator rounds to, told apart by the operator and the numbers beside it.
+    """The numbers that an operator rounds to, identified by the operator and its other operands.
 
-    along: whether it does so along axes, or with a scale for each unit of one. zero: whether zero is always
-    among them. node: of a quantising pair, one of its operators.
+    along: whether the operator works along axes, or has a scale for each unit of one.
+    zero: whether zero is always among the numbers.
+    node: one of the operators, for a quantising pair.
     """
 
     key: tuple[object, ...]
@@ -70,10 +72,13 @@ class Grid:
 
 @dataclass(frozen=True)
 class Settled:
-    """What holds for every element: the bounds that it lies in, and the grids that it lies on.
+    """Facts that hold for every element of a value: its bounds, and the grids that it lies on.
 
-    dtype: its type. grids: names of element types, "whole" for whole numbers, and others. half: the operator
-    of a quantising pair that it has been through, its grid, and what was known before.
+    dtype: the element type.
+    low, high: the bounds.
+    grids: names of element types, "whole" for whole numbers, and other grids.
+    half: set between the two operators of a quantising pair: the first operator, its grid, and the facts
+        before it.
     """
 
     dtype: str
@@ -84,13 +89,13 @@ class Settled:
 
     @staticmethod
     def of(value: Value) -> Settled:
-        """What its type tells of a value."""
+        """The facts that follow from the element type of a value."""
         form = FORMATS.get(value.dtype)
         low = 0.0 if form is not None and not form.signed else -math.inf
         return Settled(value.dtype, low, grids=frozenset({value.dtype}))
 
     def on(self, grid: str | Grid) -> bool:
-        """Whether every element lies on a grid; nothing is known of a type that was not found."""
+        """Whether every element lies on a grid. False for an unknown type."""
         if grid == "":
             return False
         types = [g for g in self.grids if isinstance(g, str) and g in FORMATS]
@@ -99,34 +104,34 @@ class Settled:
         return grid in self.grids or (isinstance(grid, str) and any(holds(grid, g) for g in types))
 
     def rounded(self, grid: str | Grid) -> Settled:
-        """After taking the nearest number on a grid, or the next one in a direction."""
+        """The facts after rounding to a grid, to the nearest number or in one direction."""
         if self.on(grid):
             return replace(self, grids=self.grids | {grid})
         low = self.low if lies(self.low, grid) else -math.inf
         high = self.high if lies(self.high, grid) else math.inf
-        kept = {g for g in self.grids if outlasts(g, grid)}
-        return replace(self, low=low, high=high, grids=frozenset({grid, *kept}))
+        remaining = {g for g in self.grids if outlasts(g, grid)}
+        return replace(self, low=low, high=high, grids=frozenset({grid, *remaining}))
 
     def bounded(self, low: float, high: float) -> Settled:
-        """After taking the nearest number between two."""
+        """The facts after clamping to [low, high]."""
         if low <= self.low and self.high <= high:
             return self
-        kept = {g for g in self.grids if lies(low, g) and lies(high, g)}
+        remaining = {g for g in self.grids if lies(low, g) and lies(high, g)}
         low, high = (min(max(b, low), high) for b in (self.low, self.high))
-        return replace(self, low=low, high=high, grids=frozenset(kept))
+        return replace(self, low=low, high=high, grids=frozenset(remaining))
 
     def moved(self) -> Settled:
-        """After elements have found other places: what holds along axes is not known any more."""
+        """The facts after elements have changed places: grids along axes no longer hold."""
         return replace(self, grids=frozenset(g for g in self.grids if isinstance(g, str) or not g.along))
 
     def same(self, other: Settled) -> bool:
-        """Whether both are of one type, and as far into a quantising pair."""
+        """Whether both have the same type, and the same position in a quantising pair."""
         halves = [None if h is None else h[:2] for h in (self.half, other.half)]
         return self.dtype == other.dtype and halves[0] == halves[1]
 
 
 def lies(bound: float, grid: str | Grid) -> bool:
-    """Whether a number is on a grid; infinity, which bounds nothing, is on all."""
+    """Whether a number is on a grid. Infinity, which bounds nothing, is on every grid."""
     if math.isinf(bound):
         return True
     if isinstance(grid, Grid):
@@ -137,10 +142,10 @@ def lies(bound: float, grid: str | Grid) -> bool:
 
 
 def outlasts(grid: str | Grid, other: str | Grid) -> bool:
-    """Whether numbers on a grid are still on it once they are rounded to another one.
+    """Whether numbers on a grid stay on it when they are rounded to another grid.
 
-    A whole number that is rounded to a real type is whole. A real one needs no more digits when it is made
-    whole, nor when it is rounded to a type of at least as many.
+    A whole number rounded to a real type stays whole. A real number needs no more digits after rounding to a
+    whole number, or to a type with at least as many digits.
     """
     if isinstance(grid, Grid) or isinstance(other, Grid):
         return False
@@ -155,7 +160,10 @@ def outlasts(grid: str | Grid, other: str | Grid) -> bool:
 
 
 def numbers(value: Value | None) -> Array | None:
-    """What a value holds; the number where it is one throughout a shape; None where it is not stored."""
+    """The stored numbers of a value; a single number if it fills a whole shape.
+
+    None if they are not stored.
+    """
     if value is None:
         return None
     if value.weight is not None:
@@ -165,22 +173,22 @@ def numbers(value: Value | None) -> Array | None:
     node = value.producer
     if node is not None and node.laws.constant is not None:
         return node.laws.constant(node)
-    one = numbers(node.inputs[0]) if node is not None and node.has(REPEAT) else None
-    return one if one is not None and one.size == 1 else None
+    repeated = numbers(node.inputs[0]) if node is not None and node.has(REPEAT) else None
+    return repeated if repeated is not None and repeated.size == 1 else None
 
 
 def content(value: Value | None) -> tuple[object, ...] | None:
-    """The same, to be compared."""
+    """The stored numbers of a value in a form that can be compared; None if they are not stored."""
     array = numbers(value)
     if value is None or array is None:
         return None
-    found = (array,) if value.weight is not None or value.known is None else value.known
-    shape = () if found[0].size == 1 else found[0].shape
-    return str(found[0].dtype), shape, *dict.fromkeys(array.tobytes() for array in found)
+    arrays = (array,) if value.weight is not None or value.known is None else value.known
+    shape = () if arrays[0].size == 1 else arrays[0].shape
+    return str(arrays[0].dtype), shape, *dict.fromkeys(array.tobytes() for array in arrays)
 
 
 def number(value: Value | None) -> float | None:
-    """The one number that a value is, stored or known."""
+    """The number of a value that is one stored or known number; None otherwise."""
     if value is not None and value.weight is not None and value.weight.elements == 1:
         return float(value.weight.read().reshape(-1)[0])
     return scalar(value)

@@ -1,7 +1,7 @@
-"""What operators make of what is known of a stream, and whether each element stays the number that it was.
+"""Propagation of the facts of a stream through operators, and whether each element stays unchanged.
 
-Needs: nodes with element types, the numbers beside them, and the choices among elements that change nothing
-the second time. Gives: `through` for one node, `settles`, whether it may leave an operand as it is.
+Needs: nodes with element types, the numbers of their other operands, and idempotent choices among elements.
+Gives: `through` for one node, and `settles`, whether it may leave an operand unchanged.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from growc.passes.new_layers.idempotent import Again, Find
 from growc.passes.new_layers.settled import FORMATS, REAL, Grid, Settled, content, holds, lies, number
 
 SETTLING = (VIEW, TURN, SAME, WHOLE, QUANTISE, DEQUANTISE)
-"""Traits of operators that may leave every element the number that it was."""
+"""Traits of operators that may leave every element unchanged."""
 
 
 def through(
     node: Node, place: int, held: Settled, find: Find, like: Node | None = None
 ) -> tuple[Settled, bool]:
-    """What holds behind a node of what its operand `place` held, and whether each element stays as it is.
+    """The facts behind a node, from those of its operand `place`, and whether each element stays unchanged.
 
-    find: functions that change nothing the second time. like: the quantising operator whose steps the node
-    takes in the place of its own.
+    find: finds idempotent functions.
+    like: the quantising operator whose steps the node takes instead of its own.
     """
     out = node.outputs[0]
     if node.has(QUANTISE, DEQUANTISE):
@@ -37,110 +37,120 @@ def through(
     if node.has(SAME, WHOLE):
         grid = "whole" if node.has(WHOLE) else out.dtype
         return _open(replace(held.rounded(grid), dtype=out.dtype), held.on(grid))
-    if (found := bounds_of(node, place)) is not None:
-        now = held.bounded(*found)
-        return _open(now, now is held) if now is held or node.laws.keeps is None else (_within(now), False)
+    if (bounds := bounds_of(node, place)) is not None:
+        bounded = held.bounded(*bounds)
+        return (
+            _open(bounded, bounded is held)
+            if bounded is held or node.laws.keeps is None
+            else (_within(bounded), False)
+        )
     again = find(node, place)
     if again is None or held.half is not None:
         return Settled.of(out), False
-    same = again.grid in held.grids
-    return (held if same else _once(held, again, out)), same
+    unchanged = again.grid in held.grids
+    return (held if unchanged else _once(held, again, out)), unchanged
 
 
 def steps_for(node: Node, held: Settled) -> Node | None:
-    """An operator with the steps that a tensor is on, which a quantising node could have for its own."""
-    own = [
+    """An operator whose quantisation steps the tensor already has, and which a quantising node could take for
+    its own.
+    """
+    candidates = [
         g.node for g in (held.half[1:2] if held.half else held.grids) if isinstance(g, Grid) and not g.along
     ]
     fitting = (
         one
-        for one in own
+        for one in candidates
         if one is not None and _whole(one) == _whole(node) and len(one.inputs) == len(node.inputs)
     )
     return next(fitting, None) if node.has(QUANTISE, DEQUANTISE) else None
 
 
 def times_one(node: Node, place: int) -> bool:
-    """Whether an operand is multiplied with ones, or divided by them."""
+    """Whether an operand is multiplied or divided by ones."""
     if node.treatment not in FACTORS or len(node.inputs) != 2 or (place and node.treatment == "divide"):
         return False
     ones = node.required(1 - place).known
-    same = node.outputs[0].sizes == node.required(place).sizes
-    return bool(ones) and same and all(bool((numbers == 1).all()) for numbers in ones or ())
+    same_sizes = node.outputs[0].sizes == node.required(place).sizes
+    return bool(ones) and same_sizes and all(bool((numbers == 1).all()) for numbers in ones or ())
 
 
 def settles(node: Node, place: int, find: Find) -> bool:
-    """Whether a node may leave an operand as it is, depending on what holds of that."""
+    """Whether a node may leave an operand unchanged, depending on the operand's facts."""
     if bounds_of(node, place) is not None or times_one(node, place):
         return True
     return (place == 0 and node.has(*SETTLING)) or find(node, place) is not None
 
 
 def widens(node: Node) -> bool:
-    """Whether a cast holds every number of the type that it takes."""
+    """Whether a node is a cast to a type that holds every number of its operand's type."""
     given = node.input(0)
     return node.has(SAME) and given is not None and holds(node.outputs[0].dtype, given.dtype)
 
 
 def _open(held: Settled, same: bool) -> tuple[Settled, bool]:
-    """What is changed between two quantising operators is no pair of them any more."""
+    """The facts, no longer inside a quantising pair if elements changed."""
     return (held if same else replace(held, half=None)), same
 
 
 def _once(held: Settled, again: Again, out: Value) -> Settled:
-    """Behind a function that changes nothing the second time: numbers stay, or are those that it puts."""
-    made = Settled.of(out)
+    """The facts behind an idempotent function: each number stays, or is one that the function puts."""
+    facts = Settled.of(out)
     if again.puts is None:
-        return replace(made, grids=made.grids | {again.grid})
-    kept = {g for g in held.grids if all(lies(c, g) for c in again.puts)}
+        return replace(facts, grids=facts.grids | {again.grid})
+    remaining = {g for g in held.grids if all(lies(c, g) for c in again.puts)}
     low, high = min(held.low, *again.puts), max(held.high, *again.puts)
-    return replace(made, low=low, high=high, grids=made.grids | {again.grid, *kept})
+    return replace(facts, low=low, high=high, grids=facts.grids | {again.grid, *remaining})
 
 
 def _within(held: Settled) -> Settled:
-    """Behind what takes other numbers than the nearest: only its type and bounds say where they lie."""
+    """The facts behind an operator that replaces numbers outside its bounds by other numbers than the
+    nearest: only its type and bounds say where these lie.
+    """
     return replace(held, grids=frozenset(g for g in held.grids if g in REAL or g == "whole"), half=None)
 
 
 # ------------------------------------------------------------------------------------------ bounds
 
 Bounds = tuple[float, float] | None
+"""The lowest and the highest number; None if there are no bounds."""
 
 
 def bounds_of(node: Node, place: int) -> Bounds:
-    """The bounds between which a node leaves an operand as it is, and all results lie; None where it does
-    something else, or leaves nothing finite.
+    """The bounds between which a node leaves an operand unchanged, and in which all results lie.
+
+    None if the node has no such bounds, or leaves no finite number unchanged.
     """
-    found = _chosen(node, place) if node.treatment == "select" else node.laws.keeps
+    bounds = _chosen(node, place) if node.treatment == "select" else node.laws.keeps
     if node.laws.clamp is not None:
-        found = _nearest(node.laws.clamp(node), node.inputs[place])
-    low, high = found or (math.inf, -math.inf)
+        bounds = _nearest(node.laws.clamp(node), node.inputs[place])
+    low, high = bounds or (math.inf, -math.inf)
     return (low, high) if low < math.inf and high > -math.inf else None
 
 
 def _nearest(clamp: Clamp, operand: Value | None) -> Bounds:
-    """The bounds that the other values of a clamp are, where these are single numbers."""
+    """The bounds that the other operands of a clamp give, if these are single numbers."""
     beside = clamp.beside(operand)
     if beside is None:
         return None
-    known = [[x if isinstance(x, float) else number(x) for x in side] for side in beside]
-    lows, highs = ([x for x in side if x is not None] for side in known)
+    side_numbers = [[x if isinstance(x, float) else number(x) for x in side] for side in beside]
+    lows, highs = ([x for x in side if x is not None] for side in side_numbers)
     low, high = max(lows, default=-math.inf), min(highs, default=math.inf)
-    return None if [lows, highs] != known or low > high else (low, high)
+    return None if [lows, highs] != side_numbers or low > high else (low, high)
 
 
 def _chosen(node: Node, place: int) -> Bounds:
-    """A bound in the place of what lies beyond it: Where(x < c, c, x) is Max(x, c)."""
-    asked = node.inputs[0].producer if node.inputs[0] is not None else None
-    if place not in (1, 2) or asked is None or len(asked.laws.signs - {0}) != 1:
+    """The bounds of a choice between an operand and a bound: Where(x < c, c, x) is Max(x, c)."""
+    comparison = node.inputs[0].producer if node.inputs[0] is not None else None
+    if place not in (1, 2) or comparison is None or len(comparison.laws.signs - {0}) != 1:
         return None
     operand, put = node.inputs[place], number(node.inputs[3 - place])
-    first = asked.inputs[0] is operand
+    first = comparison.inputs[0] is operand
     if operand is None or operand.sizes is None or operand.sizes != node.outputs[0].sizes:
         return None
-    if put is None or asked.inputs[1 - first] is not operand or number(asked.inputs[first]) != put:
+    if put is None or comparison.inputs[1 - first] is not operand or number(comparison.inputs[first]) != put:
         return None
-    replaced_below = ((-1 in asked.laws.signs) == first) == (place == 2)
+    replaced_below = ((-1 in comparison.laws.signs) == first) == (place == 2)
     return (put, math.inf) if replaced_below else (-math.inf, put)
 
 
@@ -154,51 +164,55 @@ def _whole(node: Node) -> str:
 
 
 def _grid(node: Node, like: Node) -> tuple[Grid, float] | None:
-    """The grid of a quantising operator, with the steps of another, and its lowest number.
+    """The grid of a quantising operator, with the steps of `like`, and its lowest number.
 
-    None where it is not known, or where numbers on it are not found again: q·s, rounded and divided by s, is
-    within a half of q only in enough digits.
+    None if the grid is unknown, or if requantising may give other numbers: q·s, rounded and divided by s, is
+    within a half of q only if the real type has enough digits.
     """
-    value, whole = node.outputs[0] if node.has(DEQUANTISE) else node.inputs[0], _whole(node)
+    value, whole_type = node.outputs[0] if node.has(DEQUANTISE) else node.inputs[0], _whole(node)
     real = "" if value is None else value.dtype
     scale, zero = content(like.input(1)), content(like.input(2))
-    form, digits = FORMATS.get(whole), FORMATS.get(real)
+    form, digits = FORMATS.get(whole_type), FORMATS.get(real)
     if scale is None or form is None or digits is None or (zero is None and like.input(2) is not None):
         return None
     if form.bits + form.signed + 3 > digits.bits:
         return None
     least, most = (-(2**form.top) if form.signed else 0), 2**form.top - 1
     middle = number(like.input(2)) if like.input(2) is not None else 0.0
-    ends = (whole, zero) if middle is None else (least - middle, most - middle)
+    ends = (whole_type, zero) if middle is None else (least - middle, most - middle)
     single = scale[1] == ()
     where = () if single else (like.attributes.get("axis", 1), like.attributes.get("block_size", 0))
     return Grid((scale, ends, where), not single, True, like), 0.0 if middle == least else -math.inf
 
 
 def _quantised(node: Node, held: Settled, like: Node) -> tuple[Settled, bool]:
-    """Whole numbers of a real tensor, or those that it was made of."""
-    out, found = node.outputs[0], _grid(node, like)
-    if found is None:
+    """The facts behind a quantising operator: whole numbers of a real tensor, or those from which it was
+    dequantised.
+    """
+    out, grid_and_low = node.outputs[0], _grid(node, like)
+    if grid_and_low is None:
         return Settled.of(out), False
-    grid, _ = found
+    grid, _ = grid_and_low
     if held.half is not None and held.half[0] == DEQUANTISE:
         before = held.half[2]
         if grid == held.half[1] and before.dtype == out.dtype:
             return before, True
         held = replace(held, half=None)
-    same = held.half is None and held.on(grid)
-    return replace(Settled.of(out), half=(QUANTISE, grid, held)), same
+    unchanged = held.half is None and held.on(grid)
+    return replace(Settled.of(out), half=(QUANTISE, grid, held)), unchanged
 
 
 def _dequantised(node: Node, held: Settled, like: Node) -> tuple[Settled, bool]:
-    """A real tensor of whole numbers, or the one that they were made of."""
-    out, found = node.outputs[0], _grid(node, like)
-    if found is None:
+    """The facts behind a dequantising operator: a real tensor of whole numbers, or the one that was quantised
+    to them.
+    """
+    out, grid_and_low = node.outputs[0], _grid(node, like)
+    if grid_and_low is None:
         return Settled.of(out), False
-    grid, low = found
+    grid, low = grid_and_low
     if held.half is None:
-        made = Settled.of(out).bounded(low, math.inf)
-        return replace(made, grids=frozenset({out.dtype}), half=(DEQUANTISE, grid, held)), True
+        facts = Settled.of(out).bounded(low, math.inf)
+        return replace(facts, grids=frozenset({out.dtype}), half=(DEQUANTISE, grid, held)), True
     if held.half[0] != QUANTISE or held.half[1] != grid:
         return Settled.of(out), False
     before = replace(held.half[2], half=None).rounded(grid)

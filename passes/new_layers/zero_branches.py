@@ -1,11 +1,13 @@
-"""What writes into a stream inside a layer, and what must be zero for the layer to be the identity.
+"""Branches that write into a stream inside a layer, and the weights that must be zero for the layer to be the
+identity.
 
 Needs: a layer, the axis graph, the data values. Gives: a `Branch` for every term of the layer's sums, or the
-`Obstacle` that stands on the stream itself (the norm of a post-norm model, a factor).
+`Obstacle` on the stream itself (the norm of a post-norm model, a factor).
 
-A term is zero where its last per-channel parameters are: a layer scale, gain and bias of a norm on the
-branch; else weight and bias of the projection, of every one where the term is a sum of several (experts).
-Constant factors, layout, casts and functions with f(0) = 0 are passed on the way.
+A term is zero if its last per-channel parameters are: a layer scale, or gain and bias of a norm on the
+branch. Otherwise weight and bias of the projection must be zero, and those of every projection if the term is
+a sum of several (experts). The search passes through constant factors, layout, casts and functions with f(0)
+= 0.
 """
 
 from __future__ import annotations
@@ -38,18 +40,20 @@ from growc.passes.raising.undone import not_undone, taken_back
 from growc.passes.solving.build_constraints import carriers_of
 
 KEEPS_ZERO = frozenset({"mean", "sum", "extreme", "lookup", "divide", "remainder"})
-"""Treatments whose result is zero where the first operand is."""
+"""Treatments whose result is zero if the first operand is."""
 
 ARITHMETIC = frozenset({"add", "multiply", "divide"})
-"""Treatments by which norms in pieces act on the stream."""
+"""Treatments of the operators by which norms in pieces act on the stream."""
 
 ELSEWHERE = "put new layers where the stream has the axes that they take, and leave those that change them"
+"""The remedy for layers that do not fit the stream in their place."""
 
 Uses = tuple[Value, ...]
+"""Uses of weights, and rows of tables."""
 
 
 class NotZeroError(Exception):
-    """Nothing that a node reads can be zero such that what it makes is."""
+    """No weights can be zero such that the result of a node is zero."""
 
     def __init__(self, node: Node | None) -> None:
         super().__init__()
@@ -58,14 +62,16 @@ class NotZeroError(Exception):
 
 @dataclass(frozen=True)
 class Passage:
-    """The stream through a new layer: what holds before and behind it, and what changes it on its way.
+    """The stream through a new layer: its facts before and behind the layer, and the obstacle on its way.
 
-    steps: for quantising operators those whose steps they take in the place of their own, so that the stream
-    keeps the steps that it has. drawn: whether the layer's other weights are drawn.
+    before, after: the facts.
+    obstacle: the node that changes the stream; None if the stream passes unchanged.
+    steps: the quantising operators that take the steps of other ones, so that the stream keeps its own steps.
+    drawn: whether the layer's other weights are drawn.
     """
 
     stands: Value
-    """What the stream is there, as a value of the source."""
+    """The stream in this place, as a value of the source."""
     before: Settled
     after: Settled
     obstacle: Obstacle | None
@@ -82,7 +88,7 @@ class Branches:
         self.rows = {row for rows in layers.rows if rows.constant for row in rows.taken}
         self.carriers = carriers_of(axes)
         self.carried: set[Value] = set()
-        """What bodies carry, and start with as zeros, while what they leave is asked for."""
+        """Values that loop bodies carry and start with as zeros, while their results are examined."""
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
         self.axes = axes
         self.twice = finder(axes)
@@ -96,24 +102,25 @@ class Branches:
 
     @cached_property
     def drawn(self) -> DrawnLayers:
-        """What becomes of the weights of layers that are drawn."""
+        """The new contents of the weights of drawn layers."""
         return DrawnLayers(self.axes, self.layers)
 
     @cached_property
     def motion(self) -> Callable[[Value], int]:
-        """How a value of the source moves with the input."""
+        """A function that says how a value of the source moves with the input."""
         return motions(self.axes, self.static, self.norms)
 
     def of(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
-        """The branches of a layer in the order of their sums, or what stands in the way."""
-        found = self.way(layer)
-        if isinstance(found, Obstacle):
-            return replace(found, branches=tuple(self.normed(layer)))
-        return found
+        """The branches of a layer in the order of their sums, or the obstacle."""
+        branches_or_obstacle = self.way(layer)
+        if isinstance(branches_or_obstacle, Obstacle):
+            return replace(branches_or_obstacle, branches=tuple(self.normed(layer)))
+        return branches_or_obstacle
 
     def normed(self, layer: Layer) -> Iterator[Branch]:
-        """What is added to the stream of a layer, where the stream itself is normed on its way; what is added
-        beside it, for queries and keys alone, is none of this.
+        """The terms added to the stream of a layer that norms the stream itself.
+
+        Terms that are added beside the stream, for queries and keys alone, are left out.
         """
         stream, inside = {layer.start}, set(layer.nodes)
         following: list[tuple[Node, list[int]]] = []
@@ -134,122 +141,130 @@ class Branches:
                     yield from list(self.terms(node, places, inside))
 
     def way(self, layer: Layer) -> tuple[Branch, ...] | Obstacle:
-        """The branches on a stream that nothing else touches."""
-        kept = self.kept(layer)
-        found: list[Branch] = []
-        way = list(steps(layer.end, layer.start, lambda node, i: node.inputs[i] in kept))
-        if (way[-1][0].inputs[way[-1][1]] if way else layer.end) is not layer.start:
-            return self.obstacle(layer, kept)
-        for node, _ in way:
-            streams = [i for i, v in enumerate(node.inputs) if v in kept]
+        """The branches of a layer whose stream nothing else touches, or the obstacle."""
+        stream_values = self.kept(layer)
+        branches: list[Branch] = []
+        path = list(steps(layer.end, layer.start, lambda node, i: node.inputs[i] in stream_values))
+        if (path[-1][0].inputs[path[-1][1]] if path else layer.end) is not layer.start:
+            return self.obstacle(layer, stream_values)
+        for node, _ in path:
+            streams = [i for i, v in enumerate(node.inputs) if v in stream_values]
             if node.has(SUM) and len(streams) > 1:
                 return Obstacle(node, "adds the stream to itself")
             try:
-                found[:0] = self.terms(node, streams, set(layer.nodes))
+                branches[:0] = self.terms(node, streams, set(layer.nodes))
             except NotZeroError as error:
                 return Obstacle(error.node or node, "is not zero where the weights before it are")
-        nodes = [node for node, _ in way[::-1]]
-        moved = not_undone(nodes) if layer.start.sizes == layer.end.sizes else nodes[-1]
-        return tuple(found) if moved is None else Obstacle(moved, "reorders the stream")
+        nodes = [node for node, _ in path[::-1]]
+        reordering = not_undone(nodes) if layer.start.sizes == layer.end.sizes else nodes[-1]
+        return tuple(branches) if reordering is None else Obstacle(reordering, "reorders the stream")
 
     def kept(self, layer: Layer) -> set[Value]:
-        """The values of a layer in which the stream stands, with what was added; where it is rounded or
-        bounded, it depends on the layer's place whether that changes anything."""
-        found = {layer.start}
+        """The values of a layer that are the stream, with terms added.
+
+        Whether a rounding or bound changes the stream depends on the layer's place.
+        """
+        stream_values = {layer.start}
         for node in layer.nodes:
-            places = [i for i, v in enumerate(node.inputs) if v in found]
+            places = [i for i, v in enumerate(node.inputs) if v in stream_values]
             if places and (node.has(SUM) or settles(node, places[0], self.twice) or taken_back(node)):
-                found.update(node.outputs)
-        return found
+                stream_values.update(node.outputs)
+        return stream_values
 
     # ------------------------------------------------------------------------------------- places
 
     def passages(self, run: Run, past: Past) -> Iterator[Passage | None]:
-        """The stream through each layer that the run has by now; None for those that add to it.
+        """The stream through each layer of the run's current list; None for layers that add to it.
 
-        Raises GrowError (G314) where a layer would stand on a stream of another type, or with other axes,
-        than it takes, and where what follows the layers would.
+        Raises GrowError (G314) if a layer would take a stream of another type or with other axes than in the
+        source. The same holds for the value behind the last layer.
         """
-        here = stands = run.layers[0].start
-        held = behind(here, self.twice)
+        value = stands = run.layers[0].start
+        held = behind(value, self.twice)
         pasts = zip(past.order, past.zeroed, past.drawn, strict=True)
         for place, (source, zero, drawn) in enumerate(pasts):
             layer = run.layers[source]
-            wanted, given = layer.start.dtype, held.dtype
+            taken, given = layer.start.dtype, held.dtype
             casts = all(n.has(SAME) for n, _ in layer.start.users if n in layer.nodes)
-            if wanted and given and wanted != given and not casts:
-                takes = f"it takes {wanted} (`{layer.start.name}`), and the stream is {given} there"
+            if taken and given and taken != given and not casts:
+                takes = f"it takes {taken} (`{layer.start.name}`), and the stream is {given} there"
                 raise GrowError(Diagnostic("G314", f"layer {source} cannot be layer {place}: {takes}"))
-            if not fits(here, layer.start):
+            if not fits(value, layer.start):
                 takes = f"it takes {axes_of(layer.start)} (`{layer.start.name}`)"
                 message = (
-                    f"layer {source} cannot be layer {place}: {takes}, and `{here.name}` is {axes_of(here)}"
+                    f"layer {source} cannot be layer {place}: {takes}, and `{value.name}` is {axes_of(value)}"
                 )
                 raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
-            here = layer.end
-            found = self.passed(layer, held, stands, drawn=drawn is not None) if zero else None
+            value = layer.end
+            passage = self.passed(layer, held, stands, drawn=drawn is not None) if zero else None
             stands = stands if zero else layer.end
-            held = behind(layer.end, self.twice, layer.start, held) if found is None else found.after
-            yield found
+            held = behind(layer.end, self.twice, layer.start, held) if passage is None else passage.after
+            yield passage
         last = run.layers[-1].end
-        if not fits(here, last):
-            gives = f"it gives {axes_of(here)} (`{here.name}`), and `{last.name}` is {axes_of(last)}"
+        if not fits(value, last):
+            gives = f"it gives {axes_of(value)} (`{value.name}`), and `{last.name}` is {axes_of(last)}"
             message = f"layer {past.order[-1]} cannot be the last: {gives}"
             raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
 
     def passed(self, layer: Layer, held: Settled, stands: Value, *, drawn: bool = False) -> Passage:
-        """What a layer that adds nothing does to a stream of which so much is known: it stands on a value of
-        the source. `drawn`: whether its other weights are drawn.
+        """The passage of a stream with these facts through a layer with zero outputs.
+
+        stands: the value of the source that the stream is there.
+        drawn: whether the layer's other weights are drawn.
         """
-        found = self.way(layer)
-        if isinstance(found, Obstacle):
+        branches = self.way(layer)
+        if isinstance(branches, Obstacle):
             after = behind(layer.end, self.twice, layer.start, held)
-            return Passage(stands, held, after, found, drawn=drawn)
-        now, changing, taken, kept = held, None, dict[Node, Node](), self.kept(layer)
+            return Passage(stands, held, after, branches, drawn=drawn)
+        current, changing, step_sources, stream_values = held, None, dict[Node, Node](), self.kept(layer)
         values = {layer.start: held}
-        for node, place in list(steps(layer.end, layer.start, lambda node, i: node.inputs[i] in kept))[::-1]:
+        for node, place in list(
+            steps(layer.end, layer.start, lambda node, i: node.inputs[i] in stream_values)
+        )[::-1]:
             if not node.has(SUM) and not taken_back(node):
-                behind_it, same = through(node, place, now, self.twice)
-                like = None if same else steps_for(node, now)
+                behind_it, unchanged = through(node, place, current, self.twice)
+                like = None if unchanged else steps_for(node, current)
                 if like is not None:
-                    behind_it, same = through(node, place, now, self.twice, like)
-                    taken[node] = like
-                now, changing = behind_it, changing or (None if same else node)
-            values[node.outputs[0]] = now
-        if changing is None and not now.same(held):
+                    behind_it, unchanged = through(node, place, current, self.twice, like)
+                    step_sources[node] = like
+                current, changing = behind_it, changing or (None if unchanged else node)
+            values[node.outputs[0]] = current
+        if changing is None and not current.same(held):
             changing = layer.end.producer
-        for node in layer.nodes:  # branches read the stream in its steps too
+        for node in layer.nodes:  # Branches also read the stream in its quantisation steps.
             at = values.get(node.inputs[0]) if node.has(DEQUANTISE) and node.inputs[0] else None
             like = None if at is None or through(node, 0, at, self.twice)[1] else steps_for(node, at)
-            taken |= {} if like is None else {node: like}
+            step_sources |= {} if like is None else {node: like}
         cause = "rounds or bounds a stream that is not so in this place"
-        pole = self.pole(layer, found, held, stands, drawn) if changing is None else None
+        pole = self.pole(layer, branches, held, stands, drawn) if changing is None else None
         obstacle = pole if changing is None else Obstacle(changing, cause)
-        return Passage(stands, held, now, obstacle, taken, drawn)
+        return Passage(stands, held, current, obstacle, step_sources, drawn)
 
     def pole(
         self, layer: Layer, branches: Sequence[Branch], held: Settled, stands: Value, drawn: bool
     ) -> Obstacle | None:
-        """What may be infinite, or no number, on the way to the end of a branch of zeros."""
+        """The node that makes the end of a zero branch infinite or no number, as an obstacle; None if there
+        is none.
+        """
         motion = self.motion(stands) if self.polar else MOVES
         key = (layer, held.low, held.high, motion, drawn)
         if key not in self.poles and self.polar:
             zeroed = {use for branch in branches for use in branch.writer}
             stream = Range.anything(1, motion).within(held.low, held.high, analytic=True)
-            other = (
+            redrawn = (
                 {use for weight in self.drawn.of(layer) for use in self.drawn.uses[weight]}
                 if drawn
                 else set()
             )
             facts = self.static, self.treatment, self.norms
-            found = Elsewhere(layer, stream, zeroed, other - zeroed, *facts).wild
-            at = next((found[branch.value] for branch in branches if branch.value in found), None)
+            wild_values = Elsewhere(layer, stream, zeroed, redrawn - zeroed, *facts).wild
+            at = next((wild_values[branch.value] for branch in branches if branch.value in wild_values), None)
             cause = "may be infinite or no number there, which no zero hides"
             self.poles[key] = None if at is None else Obstacle(at, cause)
         return self.poles.get(key)
 
     def obstacle(self, layer: Layer, kept: set[Value]) -> Obstacle:
-        """The first node that does something else to the stream on its way to the end."""
+        """The first node that changes the stream on its way to the layer's end."""
         touched: dict[Value, Node] = {}
         for node in layer.nodes:
             if any(v in kept for v in node.operands):
@@ -262,7 +277,7 @@ class Branches:
         return Obstacle(node, "norms the stream itself" if norm else "changes the stream itself")
 
     def terms(self, node: Node, streams: Sequence[int], inside: set[Node]) -> Iterator[Branch]:
-        """What a sum adds to the stream."""
+        """The branches that a sum adds to the stream."""
         for i, value in enumerate(node.inputs if node.has(SUM) else ()):
             if i not in streams and value is not None:
                 yield Branch(node, i, value, tuple(dict.fromkeys(self.zero(value, inside))))
@@ -270,7 +285,7 @@ class Branches:
     # ------------------------------------------------------------------------------------- zeros
 
     def zero(self, value: Value, inside: set[Node]) -> Uses:
-        """The uses of weights, and rows, that make a value zero. Raises NotZeroError where there are none."""
+        """The uses of weights, and rows, that make a value zero. Raises NotZeroError if there are none."""
         if value.known is not None and not any(a.any() for a in value.known):
             return ()
         if value in self.rows:
@@ -282,7 +297,7 @@ class Branches:
             if value.weight.assumed and not value.weight.read().any():
                 return ()
             if value.weight.shift or value.weight.assumed:
-                raise NotZeroError(node)  # what is stored would not be zero
+                raise NotZeroError(node)  # The stored numbers would not be zero.
             return (value,)
         if node is None or (value in self.data and node not in inside):
             raise NotZeroError(node)
@@ -298,7 +313,10 @@ class Branches:
         return self.all_zero(self.elements_of(node, value, treatment), inside)
 
     def zero_around(self, node: Node, value: Value, inside: set[Node]) -> Uses:
-        """What goes into a body or comes out; what one carries is zero if it starts so and is left so."""
+        """The uses that make an operand or result of a loop body zero.
+
+        A carried value is zero if it starts as zero and the body leaves it zero.
+        """
         starts = node.attributes.get("starts")
         start = starts.get(node.outputs.index(value)) if isinstance(starts, dict) else None
         carried = None if start is None else node.inputs[start]
@@ -318,11 +336,11 @@ class Branches:
             self.carried.discard(carried)
 
     def elements_of(self, node: Node, result: Value, treatment: str) -> list[Value]:
-        """The operands that have to be zero for a result to be. Raises NotZeroError where that is none."""
+        """The operands that must be zero for a result to be zero. Raises NotZeroError if none suffice."""
         inputs = node.inputs
         if node.has(QUANTISE, DEQUANTISE):
             return [self.quantised(node)]
-        if treatment == "add" and result.floating:  # what is no real number is a size
+        if treatment == "add" and result.floating:  # Operands that are not real are sizes.
             places: Sequence[int] = [i for i, v in enumerate(inputs) if v is not None and v.floating]
         elif treatment == "add":
             places = range(len(inputs))
@@ -330,7 +348,7 @@ class Branches:
             places = (1, 2)
         elif treatment == "layout":
             places = node.taken
-        elif treatment.startswith("pointwise zero"):  # a maximum is zero where all operands are
+        elif treatment.startswith("pointwise zero"):  # A maximum is zero if all operands are.
             places = [i for i, v in enumerate(inputs) if not i or (v and v.sizes == result.sizes)]
         elif treatment in KEEPS_ZERO:
             places = (0,)
@@ -339,36 +357,40 @@ class Branches:
         return [v for i in places if i < len(inputs) and (v := inputs[i]) is not None]
 
     def quantised(self, node: Node) -> Value:
-        """The operand that has to be zero for what a quantising node gives to be. Raises NotZeroError.
+        """The operand that must be zero for the result of a quantising node to be zero. Raises NotZeroError.
 
-        The whole number for zero is the zero point of who made it. Only where that is zero, whole numbers are
-        zeros by themselves.
+        The whole number for zero is the zero point of the operator that made it. Only if that zero point is
+        zero are whole zeros real zeros.
         """
-        made = node.inputs[0]
-        while node.has(DEQUANTISE) and made is not None and made.producer is not None:
-            before = made.producer
-            if before.has(QUANTISE) and before.inputs[0] is not None and self.paired(before, node, made):
+        whole_numbers = node.inputs[0]
+        while node.has(DEQUANTISE) and whole_numbers is not None and whole_numbers.producer is not None:
+            before = whole_numbers.producer
+            if (
+                before.has(QUANTISE)
+                and before.inputs[0] is not None
+                and self.paired(before, node, whole_numbers)
+            ):
                 return before.inputs[0]
             if not before.has(VIEW, TURN):
                 break
-            made = before.inputs[0]
+            whole_numbers = before.inputs[0]
         if node.inputs[0] is None or middle(node) != (0.0,):
             raise NotZeroError(node)
         return node.inputs[0]
 
     def paired(self, before: Node, node: Node, value: Value) -> bool:
-        """Whether what stands for zero is the same number, of every unit, at both ends."""
-        one, other = middle(before), middle(node)
+        """Whether the zero points of two quantising nodes are the same number for every unit."""
+        zero_before, zero_after = middle(before), middle(node)
         axes = [(n.attributes.get("axis", 1), n.attributes.get("block_size", 0)) for n in (before, node)]
         alike = value is node.inputs[0] and axes[0] == axes[1]
-        return one is not None and one == other and (len(one) == 1 or alike)
+        return zero_before is not None and zero_before == zero_after and (len(zero_before) == 1 or alike)
 
     def all_zero(self, values: Sequence[Value], inside: set[Node]) -> Uses:
         """The uses that make all of several values zero."""
         return tuple(use for v in values for use in self.zero(v, inside))
 
     def any_zero(self, values: Sequence[Value], node: Node, inside: set[Node]) -> Uses:
-        """The uses that make the first value zero for which there are any."""
+        """The uses that make a value zero, for the first of the values that has any."""
         for value in values:
             try:
                 return self.zero(value, inside)
@@ -377,49 +399,54 @@ class Branches:
         raise NotZeroError(node) if not values else blocked
 
     def zero_factor(self, node: Node, inside: set[Node]) -> Uses:
-        """A parameter of each unit, rather stored than computed, else what it is multiplied with."""
+        """The uses that make a product of elements zero: a parameter with an element for each unit,
+        preferably a stored one, else the other factor.
+        """
         operands = sorted((v for v in node.inputs if v is not None), key=lambda v: v.weight is None)
         scales = [v for v in operands if v in self.static and int(np.prod(shape_of(v))) > 1]
-        others = [v for v in operands if v not in self.static and v.known is None]
-        return self.any_zero([*scales, *others], node, inside)
+        activations = [v for v in operands if v not in self.static and v.known is None]
+        return self.any_zero([*scales, *activations], node, inside)
 
     def zero_product(self, node: Node, inside: set[Node]) -> Uses:
-        """A matrix, looked up or not, with its bias; of two activations, the one that weights make."""
+        """The uses that make a contraction zero: a matrix, looked up or not, with its bias.
+
+        For two activations, the one that weights make.
+        """
         factors = [v for v in node.inputs[:2] if v is not None]
         matrices = [v for v in factors if v in self.static or v in self.carriers]
         bias = [v for v in node.inputs[2:] if v is not None]
         return (*self.any_zero(matrices or factors, node, inside), *self.all_zero(bias, inside))
 
     def zero_norm(self, node: Node, inside: set[Node]) -> Uses:
-        """Gain and bias; without a gain, what is normed."""
+        """Gain and bias of a norm; without a gain, the uses that make its operand zero."""
         operands = [v for v in (node.input(1), node.input(0)) if v is not None]
         bias = [v for v in (node.input(2),) if v is not None]
         return (*self.any_zero(operands, node, inside), *self.all_zero(bias, inside))
 
     def only_inside(self, value: Value, inside: set[Node]) -> bool:
-        """Whether nothing outside of the layer uses what is made of weights."""
+        """Whether nothing outside of the layer uses a value made of weights."""
 
         def outside(values: Iterable[Value]) -> Iterator[Node]:
             yield from (node for node in used_by(values) if node not in inside)
 
-        found = walk(outside([value]), lambda node: outside(node.outputs))
-        return not any(v in self.data for node in found for v in node.outputs)
+        outside_nodes = walk(outside([value]), lambda node: outside(node.outputs))
+        return not any(v in self.data for node in outside_nodes for v in node.outputs)
 
 
 def middle(node: Node) -> tuple[float, ...] | None:
-    """The zero points of a quantising node, as one number if they are equal; None where none are stored."""
+    """The zero points of a quantising node, as one number if they are equal; None if they are not stored."""
     value = node.input(2)
     if value is None:
         return (0.0,)
     array = numbers(value)
-    found = () if array is None else tuple(np.asarray(array, dtype=np.float64).reshape(-1).tolist())
-    return (found[:1] if len(set(found)) == 1 else found) or None
+    zero_points = () if array is None else tuple(np.asarray(array, dtype=np.float64).reshape(-1).tolist())
+    return (zero_points[:1] if len(set(zero_points)) == 1 else zero_points) or None
 
 
 def steps(
     value: Value, start: Value | None, passes: Callable[[Node, int], bool]
 ) -> Iterator[tuple[Node, int]]:
-    """The nodes on the way back from a value to another, each with the first operand that it passes on."""
+    """The nodes on the way back from a value to `start`, each with the first operand that it passes on."""
     while value is not start and (node := value.producer) is not None:
         place = next((i for i, v in enumerate(node.inputs) if v is not None and passes(node, i)), None)
         if place is None:
@@ -429,22 +456,25 @@ def steps(
 
 
 def fits(given: Value, taken: Value) -> bool:
-    """Whether a value can stand where another one stood: as many axes, and the sizes that never change."""
+    """Whether a value can replace another one: it has as many axes, and the same fixed sizes."""
     pairs = list(zip(given.sizes or (), taken.sizes or (), strict=False))
-    known = given.sizes is not None and taken.sizes is not None
-    return not known or (given.rank == taken.rank and all(a == b or len(set(b)) > 1 for a, b in pairs))
+    both_known = given.sizes is not None and taken.sizes is not None
+    return not both_known or (given.rank == taken.rank and all(a == b or len(set(b)) > 1 for a, b in pairs))
 
 
 def axes_of(value: Value) -> str:
-    """The sizes of a value, `?` for each that the model leaves open."""
+    """The sizes of a value as text, with `?` for each that the model leaves open."""
     return str([s[0] if len(set(s)) == 1 else "?" for s in value.sizes or ()]).replace("'", "")
 
 
 def behind(value: Value, find: Find, start: Value | None = None, held: Settled | None = None) -> Settled:
-    """What holds of a value, by all that rounds and bounds it; `held` is what holds of `start` on its way."""
-    way = list(steps(value, start, lambda node, i: settles(node, i, find)))
-    first = way[-1][0].required(way[-1][1]) if way else value
-    now = held if held is not None and first is start else Settled.of(first)
-    for node, place in reversed(way):
-        now, _ = through(node, place, now, find)
-    return now
+    """The facts of a value, from all roundings and bounds on its way.
+
+    held: the facts of `start`, if the way begins there.
+    """
+    path = list(steps(value, start, lambda node, i: settles(node, i, find)))
+    first = path[-1][0].required(path[-1][1]) if path else value
+    facts = held if held is not None and first is start else Settled.of(first)
+    for node, place in reversed(path):
+        facts, _ = through(node, place, facts, find)
+    return facts
