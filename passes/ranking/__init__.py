@@ -1,1 +1,1 @@
-"""Which units and layers are chosen: by magnitude, by measured importance, by order."""
+"""Selection of units and layers: by magnitude, by measured importance, by order."""

@@ -1,13 +1,15 @@
-"""What importance is measured on: the tensors of a model in which the units of a space can be seen.
+"""Tensors on which importance is measured: those that show the units of a space.
 
 Needs: the axis graph. Gives: `Reading`s; docs/language.md, "Rankings on width" (weight subcloning, section
-4.1). For a residual stream: what the first branch reads, what every branch adds, and every sum. For any other
-space: what the weights that read it contract (for what only activations contract, these). Each tensor once,
-whatever casts stand around it. For what else a ranking chooses from: how often it does; for what else is
-added up, that; for what else a softmax shares out among, the shares.
+4.1). For a residual stream they are the tensor that the first branch reads, the output of every branch, and
+every sum. For any other space they are the operands that weights contract over it; if only activations
+contract over it, the operands of these. Each tensor counts once, whatever casts stand around it. For other
+units that a ranking chooses from, the frequency of choice is measured. For other units that are added up, the
+terms are; for other units that a softmax weighs, the shares.
 
-Minitron's statistics (`using`) take what weights contract on every axis, the stream too, and of heads the
-norm of what each gives. `before activation` takes what weights give in front of an activation instead.
+Minitron's statistics (`using`) take the operands of weights on every axis, including the stream, and for
+heads the norm of each head's output. `before activation` takes the results of weights in front of an
+activation instead.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ class Reading:
     value: Value
     kept: tuple[int, ...]
     less: Value | None = None
-    """What is taken off first: what a branch adds, where its bias is added behind the sum."""
+    """The value to subtract first: a branch's output is read this way if its bias is added behind the sum."""
     numbered: Space | None = None
-    """Where it holds numbers of units: of which; what is measured is how often each stands there."""
+    """The space whose unit numbers the tensor holds. The measurement is then how often each number occurs."""
     grouped: tuple[Space, ...] = ()
-    """The atoms whose units count as a whole: of each the norm over what else stands along the axes."""
+    """The atoms whose units are measured as a whole, by the norm over all other axes."""
 
     def spaces(self, axes: Axes) -> list[Space]:
-        """The spaces along which it is measured."""
+        """The spaces along which the tensor is measured."""
         if self.grouped or self.numbered is not None:
             return list(self.grouped) or [s for s in (self.numbered,) if s is not None]
         return [axes.of(self.value)[k] for k in self.kept]
@@ -51,7 +53,7 @@ class Reading:
 
 @dataclass
 class Activations:
-    """The readings of a model, and of which of them each atom's importance is the sum."""
+    """The readings of a model, and for each atom those whose sum is its importance."""
 
     axes: Axes
     statistic: Statistic = IMPORTANCE
@@ -72,51 +74,53 @@ class Activations:
             atoms = set(atoms_of(spaces))
             inner = atoms - on_stream
             in_front = self.statistic.before_activation
-            for one in _in_front(flow, value, inner) if in_front else (value,):
-                self.add(one, inner)
+            for result in _in_front(flow, value, inner) if in_front else (value,):
+                self.add(result, inner)
             if using:
                 self.add(value, atoms & on_stream)
         self.choices()
 
     def choices(self) -> None:
-        """What chooses from units that no weight reads, and what shares out among them."""
-        known = set(self.of_atom)
+        """Add readings of rankings whose units no weight reads, and of sums and softmaxes over such units."""
+        read_atoms = set(self.of_atom)
         for ranking, space in self.axes.ranked.items():
             numbers = ranking.outputs[-1]
-            atoms = set(leaves(space)) - known
+            atoms = set(leaves(space)) - read_atoms
             if atoms and numbers.users:
                 self.readings.append(Reading(numbers, (numbers.rank,), numbered=find(space)))
                 for atom in atoms:
                     self.of_atom[atom].append(len(self.readings) - 1)
-        known = set(self.of_atom)
+        read_atoms = set(self.of_atom)
         for value, spaces in _summed(self.axes):
-            self.add(value, set(atoms_of(spaces)) - known)
+            self.add(value, set(atoms_of(spaces)) - read_atoms)
 
     def add(self, value: Value, atoms: set[Space], less: Value | None = None) -> None:
-        """A tensor that shows the units of some atoms."""
+        """Add readings of a tensor that shows the units of some atoms."""
         value = _unrepeated(value)
         spaces = self.axes.of(value)
-        atoms = {x for x in atoms_of(spaces) if x.static and x in atoms}
+        atoms = {atom for atom in atoms_of(spaces) if atom.static and atom in atoms}
         if not atoms or value.weight is not None:
             return
-        kept = tuple(k for k, s in enumerate(spaces) if find(s).static and any(True for _ in leaves(s)))
+        unit_axes = tuple(k for k, s in enumerate(spaces) if find(s).static and any(True for _ in leaves(s)))
         less = None if less is None else through_casts(less)
-        whole = self.whole([spaces[k] for k in kept], atoms)
-        self.read(Reading(value, kept, less), atoms.difference(whole))
-        self.read(Reading(value, kept, less, grouped=whole), atoms.intersection(whole))
+        grouped = self.whole([spaces[k] for k in unit_axes], atoms)
+        self.read(Reading(value, unit_axes, less), atoms.difference(grouped))
+        self.read(Reading(value, unit_axes, less, grouped=grouped), atoms.intersection(grouped))
 
     def whole(self, spaces: Sequence[Space], atoms: set[Space]) -> tuple[Space, ...]:
-        """The atoms of heads, where a head has several numbers along these spaces."""
-        found = tuple(dict.fromkeys(x for x in atoms_of(spaces) if x in atoms and x in self.heads))
-        alone = all(x in found or x.size[0] == 1 for x in atoms_of(spaces))
-        return found if self.statistic.using and not alone else ()
+        """The atoms of heads, if a head has several numbers along these spaces."""
+        head_atoms = tuple(
+            dict.fromkeys(atom for atom in atoms_of(spaces) if atom in atoms and atom in self.heads)
+        )
+        one_number_each = all(atom in head_atoms or atom.size[0] == 1 for atom in atoms_of(spaces))
+        return head_atoms if self.statistic.using and not one_number_each else ()
 
     def read(self, reading: Reading, atoms: set[Space]) -> None:
-        """Each reading once, for all atoms that it is for."""
+        """Add a reading for these atoms. Each reading is stored once."""
         if not atoms:
             return
-        same = (i for i, r in enumerate(self.readings) if _is_same(r, reading))
-        place = next(same, len(self.readings))
+        places = (i for i, r in enumerate(self.readings) if _is_same(r, reading))
+        place = next(places, len(self.readings))
         if place == len(self.readings):
             self.readings.append(reading)
         for atom in atoms:
@@ -124,12 +128,12 @@ class Activations:
                 self.of_atom[atom].append(place)
 
     def tables(self, found: Sequence[Floats]) -> Tables:
-        """What was found of each reading, as scores of the atoms that it is for."""
-        made = []
+        """The measured values of each reading, as scores of its atoms."""
+        tables = []
         for reading, values in zip(self.readings, found, strict=False):
             sizes = [atom.size[0] for atom in reading.grouped]
-            made.append(Table(reading.spaces(self.axes), values.reshape(sizes) if sizes else values))
-        return {atom: [made[k] for k in places] for atom, places in self.of_atom.items()}
+            tables.append(Table(reading.spaces(self.axes), values.reshape(sizes) if sizes else values))
+        return {atom: [tables[k] for k in places] for atom, places in self.of_atom.items()}
 
 
 def _is_same(a: Reading, b: Reading) -> bool:
@@ -137,34 +141,37 @@ def _is_same(a: Reading, b: Reading) -> bool:
 
 
 def _unrepeated(value: Value) -> Value:
-    """The value before any cast, and before heads that are put into groups."""
+    """The value before any cast, and before key/value heads are repeated for groups."""
     return backward(value, lambda node: node.has(*THROUGH) or node.op == REPEAT_OP)
 
 
 def _of_streams(
     flow: Flow, sums: dict[Node, Residual]
 ) -> Iterator[tuple[Value, Sequence[Space], Value | None]]:
-    """What the first branch of each stream reads, what branches add, and the sums; what to take off first."""
+    """The tensors of each stream: the first branch's operand, the outputs of branches, and the sums.
+
+    With each comes the value to subtract first.
+    """
     behind: dict[Value, set[Space]] = defaultdict(set)
     for node in flow.axes.graph.nodes:
         passed = set().union(*(behind[v] for v in node.operands if v in behind))
         residual = sums.get(node)
         if residual is not None:
-            own = set(residual.streams)
-            if not own & behind[residual.base]:
+            residual_streams = set(residual.streams)
+            if not residual_streams & behind[residual.base]:
                 yield residual.base, residual.streams, None
             total = _biased(flow, node.outputs[0])
             branch = next(v for v in node.operands if v is not residual.base)
             late = total is not node.outputs[0]
             yield total if late else branch, residual.streams, residual.base if late else None
             yield total, residual.streams, None
-            passed |= own
+            passed |= residual_streams
         for out in node.outputs:
             behind[out] |= passed
 
 
 def _biased(flow: Flow, total: Value) -> Value:
-    """A sum with the bias of its branch, which some fused operators add last."""
+    """A sum together with the bias of its branch, which some fused operators add last."""
     if len(total.users) != 1 or total in flow.axes.graph.outputs:
         return total
     [(node, operand)] = total.users
@@ -173,19 +180,19 @@ def _biased(flow: Flow, total: Value) -> Value:
 
 
 def _summed(axes: Axes) -> Iterator[tuple[Value, list[Space]]]:
-    """What is added up over an axis, and the shares that a softmax makes."""
+    """Operands that are added up over an axis, and the shares that a softmax makes."""
     for instance in axes.instances:
-        value, made = instance.node.input(0), instance.line.outputs[0] or ()
+        value, out_terms = instance.node.input(0), instance.line.outputs[0] or ()
         if instance.line.treatment in ("mean", "sum") and value is not None:
-            gone = [n for n in names_of(instance.line.inputs[0]) if n not in names_of(made)]
-            yield value, [instance.spaces[n] for n in gone]
+            summed_names = [n for n in names_of(instance.line.inputs[0]) if n not in names_of(out_terms)]
+            yield value, [instance.spaces[n] for n in summed_names]
         elif instance.node not in axes.routes:
-            shares = [n for n in choosing(instance.line) if f"{n}~" in made]
+            shares = [n for n in choosing(instance.line) if f"{n}~" in out_terms]
             yield instance.node.outputs[0], [instance.spaces[n] for n in shares]
 
 
 def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
-    """What weights read; after that, what activations contract with each other."""
+    """The operands of weights, then the operands of products of activations."""
     weighed = set(flow.maps)
     read: set[Space] = set()
     for instance in flow.maps:
@@ -197,45 +204,46 @@ def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
     for instance in flow.axes.instances:
         if instance.line.treatment not in ("contract", "attention") or instance in weighed:
             continue
-        made = set(names_of(instance.line.outputs[0]))
+        output_names = set(names_of(instance.line.outputs[0]))
         both = zip(instance.node.inputs[:2], instance.line.inputs[:2], strict=False)
         for value, terms in both:
-            gone = [find(instance.spaces[n]) for n in names_of(terms) if n not in made]
-            spaces = [s for s in gone if not any(x in read for x in leaves(s))]
+            contracted = [find(instance.spaces[n]) for n in names_of(terms) if n not in output_names]
+            spaces = [s for s in contracted if not any(leaf in read for leaf in leaves(s))]
             if value is not None and spaces and not _is_inner(value, instance):
                 yield _unscaled(flow, value), spaces
 
 
 def _in_front(flow: Flow, value: Value, atoms: set[Space]) -> list[Value]:
-    """What weights give, bias included, that the units in a tensor are elementwise functions of; the tensor
-    itself where it is made in any other way.
+    """The results of weights, bias included, of which the units in a tensor are elementwise functions.
+
+    The tensor itself if it is made in any other way.
     """
-    found: dict[Value, None] = {}
+    results: dict[Value, None] = {}
     seen: set[Value] = set()
-    left = [value]
-    while left:
-        one = through_casts(left.pop())
-        instance = flow.maker(one)
-        if one in seen or instance is None or atoms.isdisjoint(atoms_of(flow.axes.of(one))):
+    pending = [value]
+    while pending:
+        current = through_casts(pending.pop())
+        instance = flow.maker(current)
+        if current in seen or instance is None or atoms.isdisjoint(atoms_of(flow.axes.of(current))):
             continue
-        seen.add(one)
+        seen.add(current)
         if instance.node in flow.weighted:
-            found[_biased(flow, one)] = None
+            results[_biased(flow, current)] = None
         elif instance.line.treatment in ("contract", "attention", "lookup", "recurrent"):
             return [value]
         else:
-            left += [v for v in instance.node.inputs if v is not None and v not in flow.static]
-    return list(found) or [value]
+            pending += [v for v in instance.node.inputs if v is not None and v not in flow.static]
+    return list(results) or [value]
 
 
 def _is_inner(value: Value, instance: Instance) -> bool:
-    """Whether an attention operator makes its operand itself, and shows it to nobody."""
-    made = through_casts(value).producer
-    return instance.line.treatment == "attention" and made is not None and made.part_of != ""
+    """Whether an attention operator makes its operand itself, so that no other node has it."""
+    producer = through_casts(value).producer
+    return instance.line.treatment == "attention" and producer is not None and producer.part_of != ""
 
 
 def _unscaled(flow: Flow, value: Value) -> Value:
-    """What a tensor was before it was scaled by one number: fused products take such a scale as their own."""
+    """A tensor before its scaling by single numbers, which fused products contain."""
     while (node := through_casts(value).producer) is not None and node.treatment in FACTORS:
         single = [
             i

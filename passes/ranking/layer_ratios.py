@@ -1,8 +1,9 @@
-"""How much layers and their branches change the stream: the tensors that tell ‖f(x)‖/‖x + f(x)‖.
+"""The tensors from which ‖f(x)‖/‖x + f(x)‖ follows: how much layers and their branches change the stream.
 
 Needs: the axis graph, the layers, the roles. Gives: a `Block` for every layer of every run (weight
-subcloning, figure 2). Of a layer, f is what changes the stream from its start to its end, whatever stands
-there (the norm of a post-norm model); of a branch, the term of its sum. Norms run over units of the stream.
+subcloning, figure 2). For a layer, f is the change of the stream from its start to its end, whatever
+operators are between (the norm of a post-norm model). For a branch, f is the term of its sum. Norms are taken
+over the units of the stream.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from growc.passes.roles.residual_streams import residual_sums, streams
 
 @dataclass(frozen=True, eq=False)
 class Ratio:
-    """`whole`: x + f(x), and which of its axes hold units; `part`: f(x), or where `taken`, x itself."""
+    """The tensors of one ratio.
+
+    whole: x + f(x).
+    units: the axes of `whole` that hold units.
+    part: f(x), or x itself if `taken`.
+    """
 
     whole: Value
     units: tuple[int, ...]
@@ -33,10 +39,10 @@ class Ratio:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A layer by its run and number: its ratio, and those of its branches, each with its kind.
+    """A layer by its run and number, with its ratio and those of its branches, each with its kind.
 
-    A ratio is None where no tensor of the file shows it. Kinds: `attention`, `cross-attention`, `ffn`,
-    `attention + ffn` where both are one term, and `branch` for any other.
+    A ratio is None if no tensor of the file shows it. Kinds are `attention`, `cross-attention`, `ffn`,
+    `attention + ffn` if both are one term, and `branch` for any other.
     """
 
     run: int
@@ -46,7 +52,7 @@ class Block:
 
     @property
     def ratios(self) -> list[Ratio]:
-        """Those that there are: its own, then those of its branches."""
+        """The ratios that exist: the layer's own, then those of its branches."""
         return [r for r in (self.ratio, *(r for _, r in self.branches)) if r is not None]
 
 
@@ -67,24 +73,28 @@ class _Finder:
         self.streams = set(streams(self.flow, residual_sums(self.flow)))
         self.maps = {m.node: m for m in self.flow.maps}
         self.names = {
-            x: name
+            leaf: name
             for name in ("ffn", "head_dim", "kv_heads", "heads")
             for axis in roles.axes.get(name, [])
             for s in axis.spaces
-            for x in leaves(s)
+            for leaf in leaves(s)
         }
 
     def block(self, run: int, place: int, layer: Layer) -> Block:
-        """One layer."""
-        found = self.branches.of(layer)
-        terms = found.branches if isinstance(found, Obstacle) else found
+        """The block of one layer."""
+        branches_or_obstacle = self.branches.of(layer)
+        terms = (
+            branches_or_obstacle.branches
+            if isinstance(branches_or_obstacle, Obstacle)
+            else branches_or_obstacle
+        )
         parts = tuple(
             (self.kind(branch, layer), self.ratio(branch.add.outputs[0], branch.value)) for branch in terms
         )
         return Block(run, place, self.ratio(layer.end, layer.start, taken=True), parts)
 
     def ratio(self, whole: Value, part: Value, *, taken: bool = False) -> Ratio | None:
-        """What tells how large a part is; None where no tensor does."""
+        """The ratio of a part to a whole; None if no tensor shows it."""
         spaces = self.flow.axes.of(whole)
         units = tuple(k for k, s in enumerate(spaces) if find(s) in self.streams)
         if not units or whole.sizes != part.sizes:
@@ -92,8 +102,8 @@ class _Finder:
         return Ratio(whole, units, part, taken)
 
     def kind(self, branch: Branch, layer: Layer) -> str:
-        """What a branch is, by what the weights that write it read."""
-        atoms = {x for m in self.writers(branch, layer) for x in atoms_of(self.flow.read(m))}
+        """The kind of a branch, from the axes that its last weights read."""
+        atoms = {atom for m in self.writers(branch, layer) for atom in atoms_of(self.flow.read(m))}
         names = {self.names[a] for a in atoms if a in self.names}
         parts = ["ffn"] if "ffn" in names else []
         if names - {"ffn"}:
@@ -101,7 +111,7 @@ class _Finder:
         return " + ".join(parts) or "branch"
 
     def writers(self, branch: Branch, layer: Layer) -> Iterator[Instance]:
-        """The products with weights that a branch ends in."""
+        """The products with weights in which a branch ends."""
         inside = set(layer.nodes)
 
         def above(node: Node) -> Iterator[Node]:
@@ -111,22 +121,20 @@ class _Finder:
         yield from (self.maps[node] for node in walk(ends, above) if node in self.maps)
 
     def crosses(self, value: Value, layer: Layer) -> bool:
-        """Whether weights on the way to a value read what is fed to the model and did not go through the
-        stream.
-        """
-        made, inside = {layer.start}, set(layer.nodes)
+        """Whether weights on the way to a value read an input that did not pass through the stream."""
+        from_stream, inside = {layer.start}, set(layer.nodes)
         for node in layer.nodes:
-            if any(v in made for v in node.operands):
-                made.update(node.outputs)
+            if any(v in from_stream for v in node.operands):
+                from_stream.update(node.outputs)
         ends = (n for n in makers([value]) if n in inside)
         maps = (n for n in walk(ends, lambda n: inside.intersection(makers(n.operands))) if n in self.maps)
-        return any(v in self.fed and v not in made for node in maps for v in node.operands)
+        return any(v in self.fed and v not in from_stream for node in maps for v in node.operands)
 
 
 def fed_values(graph: Graph, data: Collection[Value]) -> set[Value]:
-    """What is computed from the values of inputs: what is learned in place of one is not."""
-    found = {v for v in graph.inputs if v in data}
+    """Values computed from inputs; values learned in place of an input are none."""
+    fed = {v for v in graph.inputs if v in data}
     for node in graph.nodes:
-        if any(v in found for v in node.operands):
-            found.update(v for v in node.outputs if v in data)
-    return found
+        if any(v in fed for v in node.operands):
+            fed.update(v for v in node.outputs if v in data)
+    return fed

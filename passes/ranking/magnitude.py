@@ -1,9 +1,9 @@
-"""How large the weights of each unit are: the ranking `by magnitude`.
+"""The ranking `by magnitude`: how large the weights of each unit are.
 
 Needs: the axis graph, the ties. Gives: for every unit of a space the L2 norm over all weights that make or
-read it, each tensor divided by its own Frobenius norm. Tied weights are one; running statistics are none.
-Networks of which each unit has one of its own count as if their tensors were stacked.
-Every weight is read once, and kept no longer than it is summed up.
+read it, each tensor divided by its own Frobenius norm. Tied weights count once; running statistics do not
+count. Networks that belong to single units count as if their tensors were stacked. Every weight is read once,
+and kept no longer than it takes to sum it up.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ READ, SQUARED = 1 << 20, 1 << 16
 cache."""
 
 AT_ONCE = 2
-"""So many of these readings go on at once."""
+"""The number of readings of a weight that run in parallel."""
 
 FIRST = 2
-"""The sums along so many axes of a weight are made in one reading: along others, a kernel's extent, units are
-hardly ever ranked."""
+"""Sums along this many leading axes of a weight are made in one reading.
+
+Along other axes, such as a kernel's extent, units are hardly ever ranked.
+"""
 
 
 @dataclass
 class Magnitudes:
-    """Sums of squares along the axes of every weight, remembered."""
+    """Sums of squares along the axes of every weight, cached."""
 
     axes: Axes
     ties: Sequence[Tie] = ()
@@ -57,22 +59,24 @@ class Magnitudes:
         sizes = [a.size[0] for a in atoms]
         total = np.zeros(int(np.prod(sizes, dtype=np.int64)))
         for use in self.uses.get(atoms[0], []):
-            found = self._placed(use, atoms)
-            if found is not None:
-                norm = found[0].sum()
-                total += _summed(found, len(total)) / norm if norm > 0 else 0.0
+            placed_squares = self._placed(use, atoms)
+            if placed_squares is not None:
+                norm = placed_squares[0].sum()
+                total += _summed(placed_squares, len(total)) / norm if norm > 0 else 0.0
         total += self._networks(atoms, len(total))
         scores: Floats = np.sqrt(total)
         return scores
 
     def _networks(self, atoms: Sequence[Space], units: int) -> Floats:
-        """What networks of their own add to the scores of units: corresponding tensors count as one stack."""
+        """The share of scores that comes from networks of single units: corresponding tensors count as one
+        stack.
+        """
         total = np.zeros(units)
         for experts in (e for e in self.axes.experts if e.refusal is None):
             space = find(self.axes.of(experts.whole)[experts.axis])
-            own = [self._own(experts, unit) for unit in range(space.size[0])]
-            if len({tuple(u.sizes or () for u in uses) for uses in own}) == 1:
-                table = np.array([[self._squares(use, ()).sum() for use in uses] for uses in own])
+            uses_by_unit = [self._own(experts, unit) for unit in range(space.size[0])]
+            if len({tuple(u.sizes or () for u in uses) for uses in uses_by_unit}) == 1:
+                table = np.array([[self._squares(use, ()).sum() for use in uses] for uses in uses_by_unit])
                 shares = (table / np.maximum(table.sum(axis=0), np.finfo(float).tiny)).sum(axis=1)
                 total += _summed(placed([space], shares, atoms), units)
         return total
@@ -90,37 +94,38 @@ class Magnitudes:
         if (use, kept) not in self.sums:
             assert use.weight is not None
             asked = [kept, *((axis,) for axis in range(min(use.rank, FIRST)) if (axis,) != kept)]
-            found = squares(use.weight.reader(), use.weight.shape, asked)
-            self.sums |= {(use, some): sums for some, sums in zip(asked, found, strict=True)}
+            all_sums = squares(use.weight.reader(), use.weight.shape, asked)
+            self.sums |= {(use, some): sums for some, sums in zip(asked, all_sums, strict=True)}
         return self.sums[use, kept]
 
     def _statistics(self) -> set[Value]:
-        """Means and variances that norms have seen."""
-        found = [i.node.inputs[3:] for i in self.axes.instances if i.line.treatment == "per_channel"]
-        return {value for values in found for value in values if value is not None}
+        """The running means and variances of norms."""
+        operands = [i.node.inputs[3:] for i in self.axes.instances if i.line.treatment == "per_channel"]
+        return {value for values in operands for value in values if value is not None}
 
 
 def placed(spaces: Sequence[Space], values: Floats, atoms: Sequence[Space]) -> tuple[Floats, Ints] | None:
-    """Numbers along some axes, and the unit of a product of atoms that each belongs to (-1: none), both flat.
+    """Numbers along some axes, and for each the unit of a product of atoms that it belongs to (-1: none),
+    both flat.
 
-    None where the axes lack one of the atoms.
+    None if the axes lack one of the atoms.
     """
-    if not all(any(x is a for x in atoms_of(spaces)) for a in atoms):
+    if not all(any(other_atom is a for other_atom in atoms_of(spaces)) for a in atoms):
         return None
     unit = np.zeros(values.shape, dtype=np.int64)
     present = np.ones(values.shape, dtype=bool)
     for atom in atoms:
         at = np.full(values.shape, -1)
         for k, space in enumerate(spaces):
-            own = coordinates(space, atom).reshape([-1 if i == k else 1 for i in range(len(spaces))])
-            at = np.where(own >= 0, own, at)
+            coordinate = coordinates(space, atom).reshape([-1 if i == k else 1 for i in range(len(spaces))])
+            at = np.where(coordinate >= 0, coordinate, at)
         unit = unit * atom.size[0] + np.maximum(at, 0)
         present &= at >= 0
     return values.reshape(-1), np.where(present, unit, -1).reshape(-1)
 
 
 def _summed(numbers: tuple[Floats, Ints] | None, units: int) -> Floats:
-    """The sum of the numbers of each unit."""
+    """The sum of the numbers of each unit. Shape: (units,)."""
     if numbers is None:
         return np.zeros(units)
     values, unit = numbers
@@ -130,12 +135,13 @@ def _summed(numbers: tuple[Floats, Ints] | None, units: int) -> Floats:
 def squares(
     read: Callable[[Index], Array], shape: tuple[int, ...], kept: Sequence[tuple[int, ...]]
 ) -> list[Floats]:
-    """Sums of squares over all axes but some that are kept, for several of these, in one reading: a few rows
-    at a time, which `read` brings.
+    """Sums of squares over all axes except those in `kept`, for several such sets in one reading.
+
+    read: reads a few rows at a time.
     """
-    whole = shape or (1,)
-    gone = [tuple(a for a in range(len(whole)) if a not in some) for some in kept]
-    row = max(prod(whole[1:]), 1)
+    full_shape = shape or (1,)
+    summed_axes = [tuple(a for a in range(len(full_shape)) if a not in some) for some in kept]
+    row = max(prod(full_shape[1:]), 1)
 
     def summed(some: slice) -> list[list[Floats]]:
         parts: list[list[Floats]] = [[] for _ in kept]
@@ -143,31 +149,31 @@ def squares(
         for few in _runs(len(rows), SQUARED // row):
             block = wide(rows[few])
             squared = np.square(np.abs(block) if block.dtype.kind == "c" else block)
-            for own, axes in zip(parts, gone, strict=True):
-                own.append(squared.sum(axis=axes))
+            for run_sums, axes in zip(parts, summed_axes, strict=True):
+                run_sums.append(squared.sum(axis=axes))
         return parts
 
-    runs = list(_runs(whole[0], READ // row))
+    runs = list(_runs(full_shape[0], READ // row))
     if len(runs) == 1:
-        found = [summed(runs[0])]
+        run_parts = [summed(runs[0])]
     else:
-        with ThreadPoolExecutor(AT_ONCE) as threads:  # numpy computes without Python's lock
-            found = list(threads.map(summed, runs))
-    made = [[one for parts in found for one in parts[k]] for k in range(len(kept))]
+        with ThreadPoolExecutor(AT_ONCE) as threads:  # NumPy releases Python's lock while it computes.
+            run_parts = list(threads.map(summed, runs))
+    parts_by_kept = [[part for parts in run_parts for part in parts[k]] for k in range(len(kept))]
     return [
-        np.concatenate(own) if 0 in some else np.sum(own, axis=0)
-        for some, own in zip(kept, made, strict=True)
+        np.concatenate(run_sums) if 0 in some else np.sum(run_sums, axis=0)
+        for some, run_sums in zip(kept, parts_by_kept, strict=True)
     ]
 
 
 def _runs(count: int, step: int) -> Iterator[slice]:
-    """Slices that follow each other, one at least."""
+    """Consecutive slices that cover `count` elements; at least one."""
     for start in range(0, max(count, 1), max(step, 1)):
         yield slice(start, start + max(step, 1))
 
 
 def coordinates(space: Space, atom: Space) -> Ints:
-    """Which unit of an atom each element along an axis belongs to; -1 where the atom is not in it."""
+    """The unit of an atom that each element along an axis belongs to; -1 if the element has none."""
     space = find(space)
     if space.kind == "atom":
         n = space.size[0]
@@ -175,7 +181,7 @@ def coordinates(space: Space, atom: Space) -> Ints:
     parts = [coordinates(p, atom) for p in space.parts]
     if space.kind == "sum":
         return np.concatenate(parts)
-    made = parts[0]
+    combined = parts[0]
     for part in parts[1:]:
-        made = np.maximum(made[:, None], part[None, :]).reshape(-1)
-    return made
+        combined = np.maximum(combined[:, None], part[None, :]).reshape(-1)
+    return combined

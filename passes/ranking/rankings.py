@@ -1,8 +1,8 @@
-"""Which units rank highest: the rankings of `subclone` and `reorder`, on width.
+"""Rankings of units for `subclone` and `reorder` on width.
 
 Needs: the axis graph and the ties; the units that earlier statements left. Gives: the numbers of the units
-that stay, in their old order, or of all units, highest first. Scores are those of the source's units; a unit
-that an earlier statement made has the score of the unit that it is a copy of. Equal scores keep their order.
+that stay, in their old order, or of all units, highest first. Scores belong to the source's units; a unit
+made by an earlier statement has the score of the unit that it copies. Units of equal score keep their order.
 """
 
 from __future__ import annotations
@@ -29,17 +29,22 @@ By = ast.Subclone | ast.Reorder
 
 @dataclass
 class Rankings:
-    """Scores, on the source, of the units of spaces as they stand (`made`: what they were made of)."""
+    """Scores of units after earlier statements, computed on the source.
+
+    made: the map of each space that changed.
+    """
 
     magnitudes: Magnitudes
     made: dict[Space, IndexMap] = field(default_factory=dict)
     means: dict[Space, Floats] = field(default_factory=dict)
-    """Of spaces whose units became means, and from which `made` goes on: how much of each of the source's."""
+    """For spaces whose units became means, from which `made` continues: the weights of the source's units in
+    each mean.
+    """
     found: Callable[[By | None], Measured | None] = lambda by: None
-    """What was measured for a statement, or its file says; for none, the importance that was measured."""
+    """Returns the scores for a statement, measured or from its file; for None, the measured importance."""
 
     def selection(self, by: By, units: Sequence[Space], size: int, draws: Draws) -> Ints:
-        """The units of a product that stay, in their old order."""
+        """The units of a product that stay, in their old order. Raises GrowError (G313)."""
         ranking = by.ranking
         rule, count = RANKINGS[ranking.name], self.count(units)
         self.allow(rule, units, ranking.span)
@@ -50,7 +55,10 @@ class Rankings:
         return np.sort(self.order(by, units, draws)[:size])
 
     def order(self, by: By, units: Sequence[Space], draws: Draws) -> Ints:
-        """All units, highest first."""
+        """All units of a product, highest-ranked first.
+
+        Raises GrowError (G313) for rankings that are no order.
+        """
         ranking = by.ranking
         rule, count = RANKINGS[ranking.name], self.count(units)
         if not rule.orders:
@@ -64,7 +72,9 @@ class Rankings:
         return np.argsort(-self.scores(by, units, draws), kind="stable")
 
     def scores(self, by: By, units: Sequence[Space], draws: Draws, *, of_source: bool = False) -> Floats:
-        """One number for each unit of a product of atoms, as it stands or `of_source`."""
+        """The score of each unit of a product of atoms: of the current units, or of the source's if
+        `of_source`.
+        """
         rule = RANKINGS[by.ranking.name]
         count = int(np.prod([u.size[0] for u in units], dtype=np.int64)) if of_source else self.count(units)
 
@@ -82,46 +92,48 @@ class Rankings:
         )
 
     def _moved(self, found: Floats, units: Sequence[Space]) -> Floats:
-        """The scores of the units of a product as it stands, from those of the source's."""
+        """The scores of a product's current units, from those of the source's units."""
         for k, atom in enumerate(map(find, units)):
             outer = [self.count([u]) for u in units[:k]]
             if (means := self.means.get(atom)) is not None:
                 found = _along(outer, means, found)
-            if (made := self.made.get(atom)) is not None:
-                found = _followed(found, made, outer)
+            if (unit_map := self.made.get(atom)) is not None:
+                found = _followed(found, unit_map, outer)
         return found
 
     def _measured(self, by: By, units: Sequence[Space]) -> Floats:
-        """The scores of the source's units. Raises GrowError (G313) where they have none."""
-        found = self.found(by)
-        scores = None if found is None else found.importance(units)
-        if found is None or scores is None:
-            cause = "nothing says them" if found is None else found.missing
+        """The scores of the source's units. Raises GrowError (G313) if they have none."""
+        measured = self.found(by)
+        scores = None if measured is None else measured.importance(units)
+        if measured is None or scores is None:
+            cause = "nothing says them" if measured is None else measured.missing
             message = f"these units have no scores: {cause}"
             raise GrowError(Diagnostic("G313", message, by.ranking.span))
         return scores
 
     def share(self, by: By, space: Space, step: IndexMap) -> float | None:
-        """Which part of the importance of a space a step drops; None where it was not measured."""
+        """The share of a space's importance that a step drops; None if importance was not measured."""
         measured = self.found(by if RANKINGS[by.ranking.name].measured else None)
-        found = None if measured is None else measured.importance([space])
+        importance = None if measured is None else measured.importance([space])
         key = find(space)
-        if found is None or key in self.made or key in self.means or not found.sum():
+        if importance is None or key in self.made or key in self.means or not importance.sum():
             return None
-        return float(1 - found[np.unique(step.index)].sum() / found.sum())
+        return float(1 - importance[np.unique(step.index)].sum() / importance.sum())
 
     def count(self, units: Sequence[Space]) -> int:
-        """How many units there are now."""
+        """The current number of units."""
         return int(np.prod([self._count(find(u)) for u in units], dtype=np.int64))
 
     def _count(self, atom: Space) -> int:
-        made, means = self.made.get(atom), self.means.get(atom)
-        if made is not None:
-            return made.size
+        unit_map, means = self.made.get(atom), self.means.get(atom)
+        if unit_map is not None:
+            return unit_map.size
         return atom.size[0] if means is None else len(means)
 
     def allow(self, ranking: RankingRule | None, units: Sequence[Space], span: Span) -> None:
-        """Raise GrowError (G313) where the outside numbers units that a ranking (None: any order) moves."""
+        """Raise GrowError (G313) if the ranking (None: any order) moves units that are known outside by their
+        numbers.
+        """
         for unit in map(find, units):
             if unit.addressed is not None and not (ranking and ranking.keeps_numbers):
                 message = "the outside knows these units by their numbers, so they keep their order"
@@ -129,28 +141,33 @@ class Rankings:
                 raise GrowError(Diagnostic("G313", message, span, "", (unit.addressed.cause,), remedy))
 
     def copy(self) -> Rankings:
-        """The same at this moment."""
+        """A copy of the current state."""
         return replace(self, made=dict(self.made), means=dict(self.means))
 
     def follow(self, space: Space, step: IndexMap) -> None:
-        """A statement has mapped a space."""
+        """Record that a statement mapped a space."""
         key = find(space)
         self.made[key] = step.after(self.made[key]) if key in self.made else step
 
     def since_source(self) -> dict[Space, IndexMap]:
-        """What every space that changed was mapped to; units that are means of several are junk."""
-        found = dict(self.made)
+        """The map of every changed space since the source; units that are means of several are marked as
+        junk.
+        """
+        maps = dict(self.made)
         for atom, means in self.means.items():
             merged = (means != 0).sum(axis=1) != 1
             base = IndexMap.of(means.shape[1], means.argmax(axis=1), junk=merged)
-            found[atom] = found[atom].after(base) if atom in found else base
-        return found
+            maps[atom] = maps[atom].after(base) if atom in maps else base
+        return maps
 
     def pool(self, space: Space, step: Floats) -> None:
-        """The units of a space became means of those that it had: `step` says of which, row by row."""
+        """Record that the units of a space became means.
+
+        step: the weights of the previous units in each mean, one row a mean.
+        """
         atom = find(space)
-        made, means = self.made.pop(atom, None), self.means.get(atom)
-        for earlier in (None if made is None else np.nan_to_num(made.matrix()), means):
+        unit_map, means = self.made.pop(atom, None), self.means.get(atom)
+        for earlier in (None if unit_map is None else np.nan_to_num(unit_map.matrix()), means):
             step = step if earlier is None else step @ earlier
         self.means[atom] = step
 
@@ -170,17 +187,20 @@ def _followed(scores: Floats, made: IndexMap, outer: Sequence[int]) -> Floats:
 
 
 def kept_units(ranking: ast.Ranking, count: int, size: int) -> Ints:
-    """The units that a file lists, which must be as many as the statement says."""
-    found = np.sort(listed_units(ranking, count))
-    if len(found) != size:
+    """The units that a file lists. Raises GrowError (G313) unless there are `size` of them."""
+    listed = np.sort(listed_units(ranking, count))
+    if len(listed) != size:
         assert ranking.file is not None
-        message = f"`{ranking.file.value}` lists {len(found)} units, and {size} are to stay"
+        message = f"`{ranking.file.value}` lists {len(listed)} units, and {size} are to stay"
         raise GrowError(Diagnostic("G313", message, ranking.file.span))
-    return found
+    return listed
 
 
 def listed_units(ranking: ast.Ranking, count: int) -> Ints:
-    """The numbers in a file, one a line, in its order. Raises GrowError (G313) for what are none."""
+    """The numbers in a file, one a line, in its order.
+
+    Raises GrowError (G313) for lines that are no unit's number.
+    """
     assert ranking.file is not None
     path, span = ranking.file.path, ranking.file.span
     if kind := irregular(path):
@@ -200,7 +220,8 @@ def listed_units(ranking: ast.Ranking, count: int) -> Ints:
             why = f"no unit from 0 to {count - 1}"
             if is_number and int(text) in seen:
                 why = f"`{int(text)}` again"
-            message = f"line {number} of `{ranking.file.value}` is {why}"  # and not its text: any file
+            # The message does not quote the line, since the file may be any file.
+            message = f"line {number} of `{ranking.file.value}` is {why}"
             raise GrowError(Diagnostic("G313", message, span))
         seen[int(text)] = None
     return np.array(list(seen), dtype=np.int64)

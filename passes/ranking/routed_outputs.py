@@ -1,9 +1,9 @@
-"""Where each expert's share of its output can be seen: gate times output, in front of the sum over experts.
+"""Tensors that show each expert's share of the output: gate times output, in front of the sum over experts.
 
-Needs: the axis graph, the spaces of experts. Gives: a `Routed` for every one of these, or for every network
-of one (REAP, Lasby et al. 2025, equation 9). Experts that a ranking chooses stand in slots, which a sum or a
-product takes away; experts that all work stand along an axis of their own; networks of their own end in a
-term of a sum.
+Needs: the axis graph, the spaces of experts. Gives: a `Routed` for each such space, or for each network of
+one (REAP, Lasby et al. 2025, equation 9). Experts that a ranking chooses stand in slots, over which a sum or
+a product contracts. Experts that all work stand along an axis of their own. Experts stored as separate
+networks end in a term of a sum.
 """
 
 from __future__ import annotations
@@ -19,13 +19,20 @@ from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.unstacked_experts import Experts
 
 SUMS = ("sum", "mean")
+"""Treatments that add up over an axis."""
 
 
 @dataclass(frozen=True, eq=False)
 class Routed:
-    """What experts give. value: their outputs, times shares but for those that stand apart; units: its axes
-    of which the norm is taken. numbers: which expert each place belongs to; along: else, the axis of experts;
-    unit: else, the one that it is.
+    """The outputs of experts.
+
+    experts: the space of the experts.
+    value: their outputs, times their shares unless `shares` is given.
+    units: the axes of `value` over which the norm is taken.
+    shares: the shares, if they are a tensor of their own.
+    numbers: the expert of each slot, for experts in slots.
+    along: the axis of experts, for experts along an axis.
+    unit: the number of the expert, for a separate network.
     """
 
     experts: Space
@@ -38,41 +45,44 @@ class Routed:
 
 
 def routed_outputs(axes: Axes, spaces: Collection[Space]) -> list[Routed]:
-    """All of a model, those that are seen the same way one behind the other; none of a space of which nothing
-    shows what its experts give.
+    """The outputs of the experts of these spaces; for a space without a tensor that shows them, none.
+
+    Outputs that are shown in the same way are consecutive.
     """
-    left = [find(space) for space in spaces]
-    found: list[Routed] = []
+    expert_spaces = [find(space) for space in spaces]
+    outputs: list[Routed] = []
     for ranking, ranked in axes.ranked.items():
-        if find(ranked) in left:
-            found += _in_slots(axes, find(ranked), ranking.outputs[-1])
+        if find(ranked) in expert_spaces:
+            outputs += _in_slots(axes, find(ranked), ranking.outputs[-1])
     for experts in axes.experts:
         space = find(axes.of(experts.whole)[experts.axis])
-        known = {routed.experts for routed in found}
-        terms = list(_one_by_one(axes, experts, space)) if space in left and space not in known else []
+        covered = {routed.experts for routed in outputs}
+        terms = (
+            list(_one_by_one(axes, experts, space)) if space in expert_spaces and space not in covered else []
+        )
         if len(terms) == experts.count == len({term.unit for term in terms}):
-            found += terms
-    known = {routed.experts for routed in found}
-    for space in left:
-        if space not in known:
+            outputs += terms
+    covered = {routed.experts for routed in outputs}
+    for space in expert_spaces:
+        if space not in covered:
             every = (routed for instance in axes.instances for routed in _along(axes, instance, space))
-            found += islice(every, 1)
-    return found
+            outputs += islice(every, 1)
+    return outputs
 
 
 def _in_slots(axes: Axes, experts: Space, numbers: Value) -> Iterator[Routed]:
-    """The sum that takes away the slots of a ranking."""
-    wanted = [find(s) for s in axes.of(numbers)]
+    """The operand of the sum over the slots of a ranking."""
+    slot_spaces = [find(s) for s in axes.of(numbers)]
     for instance in axes.instances:
-        for value, shares in _summands(axes, instance, wanted[-1]):
-            places = _places(axes, value, wanted)
+        for value, shares in _summands(axes, instance, slot_spaces[-1]):
+            places = _places(axes, value, slot_spaces)
             if places is not None and (units := _units(axes, value, places)):
                 yield Routed(experts, value, units, shares, numbers)
                 return
 
 
 def _along(axes: Axes, instance: Instance, experts: Space) -> Iterator[Routed]:
-    """A sum that takes away an axis of experts which all work."""
+    """The operand of a sum over an axis of experts that all work."""
     for value, shares in _summands(axes, instance, experts):
         places = _places(axes, value, [experts])
         if places is not None and (units := _units(axes, value, places)):
@@ -80,12 +90,12 @@ def _along(axes: Axes, instance: Instance, experts: Space) -> Iterator[Routed]:
 
 
 def _summands(axes: Axes, instance: Instance, gone: Space) -> Iterator[tuple[Value, Value | None]]:
-    """What a node adds up over a space: one operand, or of two that it multiplies first the larger one, and
-    the other.
+    """The operand that a node adds up over a space, with None; for a product of two operands, each with the
+    other as its share.
     """
-    node, made = instance.node, [find(s) for s in axes.of(instance.node.outputs[0])]
+    node, output_spaces = instance.node, [find(s) for s in axes.of(instance.node.outputs[0])]
     given = [v for v in node.inputs[:2] if v is not None]
-    if gone in made or not given:
+    if gone in output_spaces or not given:
         return
     if instance.line.treatment in SUMS:
         yield given[0], None
@@ -96,7 +106,7 @@ def _summands(axes: Axes, instance: Instance, gone: Space) -> Iterator[tuple[Val
 
 
 def _places(axes: Axes, value: Value, wanted: Sequence[Space]) -> list[int] | None:
-    """Where spaces stand in a tensor, in their order; None where not all do."""
+    """The axes of spaces in a tensor; None unless all occur once, in this order."""
     spaces = [find(s) for s in axes.of(value)]
     if any(spaces.count(space) != 1 for space in wanted):
         return None
@@ -105,18 +115,23 @@ def _places(axes: Axes, value: Value, wanted: Sequence[Space]) -> list[int] | No
 
 
 def _units(axes: Axes, value: Value, places: Sequence[int]) -> tuple[int, ...]:
-    """The axes that hold what an expert gives: those of known size that are none of the places."""
+    """The axes of an expert's output: those of known size that are not among `places`."""
     spaces = [find(s) for s in axes.of(value)]
-    known = [k for k, s in enumerate(spaces) if k not in places and s.static]
-    return tuple(known) if any(spaces[k].size[0] > 1 for k in known) else ()
+    static_axes = [k for k, s in enumerate(spaces) if k not in places and s.static]
+    return tuple(static_axes) if any(spaces[k].size[0] > 1 for k in static_axes) else ()
 
 
 def _one_by_one(axes: Axes, experts: Experts, space: Space) -> Iterator[Routed]:
-    """The terms by which networks of their own enter a sum."""
+    """The terms by which separate networks enter a sum."""
     for node in axes.graph.nodes:
         if node.has(SUM, WRITE):
             for value in dict.fromkeys(node.operands):
-                own = experts.values.get(value, frozenset())
-                grown = experts.values.get(node.outputs[0], frozenset())
-                if len(own) == 1 and own != grown and value.floating and (units := _units(axes, value, ())):
-                    yield Routed(space, value, units, unit=min(own))
+                term_experts = experts.values.get(value, frozenset())
+                sum_experts = experts.values.get(node.outputs[0], frozenset())
+                if (
+                    len(term_experts) == 1
+                    and term_experts != sum_experts
+                    and value.floating
+                    and (units := _units(axes, value, ()))
+                ):
+                    yield Routed(space, value, units, unit=min(term_experts))

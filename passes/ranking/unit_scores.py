@@ -1,7 +1,7 @@
-"""Scores of units, and of which spaces they are: numbers along axes of the source, whatever they come from.
+"""Scores of units, as numbers along axes of the source, and the spaces that they belong to.
 
-A ranking asks for the units of a space as a model has it. Where layers of the model stand elsewhere by now,
-an axis of a copy is found again in the source by a weight that bears both.
+A ranking asks for the units of a space in the current model. If its layers have moved, an axis of a copied
+layer is found in the source by a weight that both have.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ Tables = Mapping[Space, Sequence[Table]]
 
 
 def scored(tables: Tables, units: Sequence[Space], *, exactly: bool = False) -> Floats:
-    """The score of each unit of a product of atoms: the sum over tables of the mean of what is the unit's.
-    exactly: those tables alone that are of these atoms.
+    """The score of each unit of a product of atoms: the sum over tables of the mean of the unit's numbers.
+
+    exactly: whether to use only tables of exactly these atoms.
     """
     atoms = [find(s) for s in units]
     total = np.zeros(int(np.prod([a.size[0] for a in atoms], dtype=np.int64)))
     for table in tables.get(atoms[0], ()):
         if exactly and list(table.spaces) != atoms:
             continue
-        found = placed(table.spaces, table.values, atoms)
-        if found is not None:
-            values, unit = found
+        numbers_and_units = placed(table.spaces, table.values, atoms)
+        if numbers_and_units is not None:
+            values, unit = numbers_and_units
             inside = unit >= 0
             sums = np.bincount(unit[inside], values[inside], len(total))
             total += sums / np.maximum(np.bincount(unit[inside], minlength=len(total)), 1)
@@ -51,8 +52,11 @@ def scored(tables: Tables, units: Sequence[Space], *, exactly: bool = False) -> 
 
 @dataclass(frozen=True)
 class Measured:
-    """`source`: for each atom that of the source; None where both are the same. missing: why units have no
-    score. exactly: the score of a unit of a product is not that of its parts.
+    """Measured scores.
+
+    source: for each atom, its counterpart in the source; None if the model is the source.
+    missing: why units have no score.
+    exactly: whether the score of a unit of a product is not that of its parts.
     """
 
     tables: Tables
@@ -61,31 +65,33 @@ class Measured:
     exactly: bool = False
 
     def importance(self, units: Sequence[Space]) -> Floats | None:
-        """The score of every unit of a product of atoms; None where these are not read."""
+        """The score of every unit of a product of atoms; None if they have no measurement."""
         atoms = [a for u in units if (a := find(u)).size[0] > 1] or [find(u) for u in units]
-        found = atoms if self.source is None else [self.source.get(a) for a in atoms]
-        known = [s for s, a in zip(found, atoms, strict=True) if s is not None and s.size[0] == a.size[0]]
-        if len(known) < len(atoms) or any(s not in self.tables for s in known):
+        source_atoms = atoms if self.source is None else [self.source.get(a) for a in atoms]
+        matching = [
+            s for s, a in zip(source_atoms, atoms, strict=True) if s is not None and s.size[0] == a.size[0]
+        ]
+        if len(matching) < len(atoms) or any(s not in self.tables for s in matching):
             return None
-        if self.exactly and not any([*t.spaces] == known for a in known for t in self.tables[a]):
+        if self.exactly and not any([*t.spaces] == matching for a in matching for t in self.tables[a]):
             return None
-        return scored(self.tables, known, exactly=self.exactly)
+        return scored(self.tables, matching, exactly=self.exactly)
 
 
 def counterparts(axes: Axes, source: Axes) -> dict[Space, Space]:
-    """For each atom that of the source's at the same place of a weight that it uses once."""
+    """For each atom, the atom of the source at the same place of a weight that the source uses once."""
     count = Counter(_root(use) for use in source.graph.uses())
     once = {_root(use): use for use in source.graph.uses() if count[_root(use)] == 1}
-    found: dict[Space, Space] = {}
+    counterpart: dict[Space, Space] = {}
     for use in axes.graph.uses():
-        other = once.get(_root(use))
-        if other is None:
+        source_use = once.get(_root(use))
+        if source_use is None:
             continue
-        for here, there in zip(axes.of(use), source.of(other), strict=True):
-            pairs = list(zip(_several(here), _several(there), strict=False))
+        for own_space, source_space in zip(axes.of(use), source.of(source_use), strict=True):
+            pairs = list(zip(_several(own_space), _several(source_space), strict=False))
             if [a.size for a, _ in pairs] == [b.size for _, b in pairs]:
-                found.update((a, b) for a, b in pairs if a not in found)
-    return found
+                counterpart.update((a, b) for a, b in pairs if a not in counterpart)
+    return counterpart
 
 
 def _several(space: Space) -> Iterator[Space]:
