@@ -1,4 +1,4 @@
-"""The compiler, in order. Reading PIPELINE is reading how growc works; each pass is a module of this folder.
+"""The compiler as a sequence of passes: PIPELINE lists them in order. Each pass is a module of this folder.
 
 A pass takes a record of a compilation and gives the next kind of it: `a >> b` is b after a.
 """
@@ -29,7 +29,9 @@ __all__ = (
 )
 
 ANALYSED = ("model", *dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
-"""A model, and what the analysis makes of it: a pass that edits the model makes all of it again."""
+"""The model and the fields that the analysis fills in; a pass that edits the model makes all of them
+again.
+"""
 
 EDIT = Pass(
     "edit",
@@ -86,16 +88,16 @@ AFTER_DEPTH = (
 )
 
 AFTER_EDIT = MATCH >> DEPTH >> AFTER_DEPTH
-"""What is done again where only more is asked of a model that was edited."""
+"""The passes that run again if an edited model gets further statements."""
 
 AFTER_ANALYSIS = EDIT >> AFTER_EDIT
-"""What is done for each recipe on a model that was analysed before."""
+"""The passes that run for each recipe on an analysed model."""
 
 PLANNING = ANALYSIS >> AFTER_ANALYSIS
-"""All but the class that stores the result."""
+"""All passes except the one for the class that stores the result."""
 
 PLANNED = tuple(dict.fromkeys(name for one in PLANNING for name in one.ensures))
-"""What planning makes: of a class whose axes follow others, all of it is made again."""
+"""The fields that planning fills in. For a class with axes that follow others, all of them are made again."""
 
 HOLD = Pass(
     "hold",

@@ -1,4 +1,4 @@
-"""The passes that say what a model is, whatever is asked of it.
+"""The passes that analyse a model, independent of any statements.
 
 Needs: a model. Gives: its graph, with sizes, norms, spaces, ties, names for spaces, and layers.
 """
@@ -46,7 +46,7 @@ def norms_pass(c: Simulated) -> Normed:
 def spaces_pass(c: Normed) -> Spaced:
     """The index space of every axis, the line of every node (passes/axes/infer.py).
 
-    Heads that no operator counts are made to be counted, in a model that is edited.
+    If no operator counts some heads, the model is edited so that one does.
     """
     axes = infer_spaces(c.graph)
     unseen = unseen_units(axes)
@@ -80,7 +80,7 @@ GRAPH = (
     >> Pass("simulate", simulate_pass, requires=("model", "graph"), ensures=("graph", "sampled"))
     >> Pass("norms", norms_pass, requires=("graph",), ensures=("norms",))
 )
-"""What a graph shows before its spaces are known."""
+"""The passes that run before spaces are known."""
 
 AXES = (
     GRAPH
@@ -94,6 +94,6 @@ AXES = (
     >> Pass("ties", ties_pass, requires=("axes", "untied"), ensures=("axes", "ties"))
     >> Pass("roles", roles_pass, requires=("axes",), ensures=("roles",))
 )
-"""All but the layers."""
+"""All passes of the analysis except the layers."""
 
 ANALYSIS = AXES >> Pass("layers", layers_pass, requires=("axes", "roles"), ensures=("layers",))

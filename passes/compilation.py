@@ -1,9 +1,8 @@
-"""The records of a compilation, one kind a pass, and the model as passes see it.
+"""The records of a compilation, one kind for each pass, and the model as passes see it.
 
-Each pass takes a record and gives the next kind of it.
-
-Every kind has the fields of the kind before, and those that a pass adds. So no field is empty because its
-pass has not run yet, and what a pass may read is what its argument has.
+A pass takes a record and gives the next kind of it. Every kind has the fields of the kind before, and those
+that a pass adds. So no field is empty because its pass has not run yet, and a pass may read exactly the
+fields of its argument.
 """
 
 from __future__ import annotations
@@ -43,14 +42,17 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound="Source")
 
 After = Callable[[str, "Source", Sequence[str]], None]
-"""What is called with the name of each pass, what it made, and which fields of that it filled in."""
+"""Called with the name of each pass, its result, and the fields that it filled in."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """What passes ask beside the graph. scores, layer_scores: those of units for a statement (None: their
-    importance), and of the layers of each run of the source for an order, by the last `measure importance`
-    or a file (raise GrowError: G309, G313, G403); inspect: the analysis of another model.
+    """Sources of data that passes need besides the graph.
+
+    scores: the scores of units for a statement; without a statement, their importance.
+    layer_scores: the scores of the layers of each run of the source, for an order. Both kinds come from the
+        last `measure importance` or a file (raise GrowError: G309, G313, G403).
+    inspect: the analysis of another model.
     """
 
     scores: Callable[[Request, Measure | None, By | None], Measured | None]
@@ -60,8 +62,11 @@ class Outside:
 
 @dataclass(frozen=True)
 class Kept:
-    """What stays as it is where a statement on many does not single it out. axes: by a stored tensor's name
-    and the number of an axis. runs: of layers, by number. cause: why.
+    """Axes and runs that stay as they are unless a statement's scope singles them out.
+
+    axes: by the name of a stored tensor and the number of an axis.
+    runs: runs of layers, by number.
+    cause: why they stay.
     """
 
     axes: frozenset[tuple[str, int]] = frozenset()
@@ -71,10 +76,12 @@ class Kept:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Source:
-    """What is asked of which model. keeps: whether what is measured may be kept beside the model. inside:
-    whether one head in each part counts (passes/axes/single_heads.py), and not the parts. untied: heads that
-    are not tied any more. after: called with each pass, what it made and the
-    fields that it filled in.
+    """A model and the statements to apply to it.
+
+    keeps: whether measurements may be stored beside the model.
+    inside: whether heads are counted inside each part (passes/axes/single_heads.py), and not by the parts.
+    untied: the numbers of heads that are no longer tied.
+    after: called with each pass, its result and the fields that it filled in.
     """
 
     path: Path
@@ -89,7 +96,7 @@ class Source:
     after: After = lambda name, made, filled: None
 
     def part(self, kind: type[Kind]) -> Kind:
-        """What an earlier kind of it has."""
+        """The record as an earlier kind."""
         return kind(**{field.name: vars(self)[field.name] for field in fields(kind)})
 
     def __repr__(self) -> str:
@@ -145,15 +152,20 @@ class Named(Tied):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Analysis(Shown, Named):
-    """All that is known of a model, whatever is asked of it. layers: those of the result, once they moved."""
+    """A model with all results of the analysis, which depend on no statement.
+
+    layers: those of the result, once they have moved.
+    """
 
     layers: Layers
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Request(Analysis):
-    """A model that was edited as the statements ask. first: the analysis of the model as it was opened;
-    edited: of the edited one, the same where nothing was.
+    """A model after the edits that statements need.
+
+    first: the analysis of the model as it was opened.
+    edited: the analysis of the edited model; the same as `first` if there were no edits.
     """
 
     first: Analysis
@@ -162,7 +174,10 @@ class Request(Analysis):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Arranged(Request):
-    """A model with the layers of the result. renamed: inputs and outputs with another name now, or none."""
+    """A model with the layers of the result.
+
+    renamed: inputs and outputs with a new name; None for those that are dropped.
+    """
 
     depth: Depth
     renamed: Mapping[str, str | None]
@@ -170,16 +185,21 @@ class Arranged(Request):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Mapped(Arranged):
-    """Statements as maps."""
+    """Statements as index maps."""
 
     lowered: Lowered
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Solved(Mapped):
-    """What is done to each use of a weight. scales: factors of eps, and of rescaled weights. attributes:
-    changed eps. outputs: maps of axes of model outputs; blends: of those that hold means. heard: the units
-    that readers get. notes: what a reader of the plan should know.
+    """The changes of each use of a weight.
+
+    scales: factors of eps, and of rescaled weights.
+    attributes: changed eps.
+    outputs: maps of axes of model outputs.
+    blends: for model outputs whose units are means of several, the whole map as a matrix.
+    heard: the units that readers get.
+    notes: notes for a reader of the plan.
     """
 
     steps: Mapping[Value, Sequence[AxisStep]]
@@ -194,7 +214,7 @@ class Solved(Mapped):
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class Repaired(Solved):
-    """What changes in the graph."""
+    """The changes of the graph besides weights."""
 
     repairs: Repairs
 
@@ -218,8 +238,10 @@ M = TypeVar("M", bound="Model", covariant=True)
 
 @dataclass(frozen=True)
 class Rearranged(Generic[M]):
-    """A model with other layers. renamed: inputs and outputs that have another name now, or none. layers:
-    those of the model, on its graph (raises GrowError, G314, where nothing is left of one).
+    """A model with other layers.
+
+    renamed: inputs and outputs with a new name; None for those that are dropped.
+    layers: the layers of the model, on its graph (raises GrowError, G314, if nothing is left of one).
     """
 
     model: M
@@ -228,9 +250,13 @@ class Rearranged(Generic[M]):
 
 
 class Model(Protocol):
-    """A model, opened. told: what a reader of any plan should know of how it was captured. warnings: what
-    any plan warns of. looped: of how many units the loops were whose bodies are captured once for each.
-    ranges: how operators limit the values of their results. scores: what was measured of it.
+    """An opened model.
+
+    told: notes for every plan on how the model was captured.
+    warnings: warnings of every plan.
+    looped: the numbers of units of loops whose bodies are captured once for each unit.
+    ranges: the rules for the ranges of operators' results.
+    scores: the measurements of the model.
     """
 
     told: tuple[str, ...]
@@ -240,7 +266,7 @@ class Model(Protocol):
 
     @property
     def lenient(self) -> bool:
-        """Whether masks that are not given are open."""
+        """Whether masks that are not given count as open."""
 
     @property
     def ranges(self) -> Mapping[str, Rule]:
@@ -255,23 +281,24 @@ class Model(Protocol):
     def sizes_at(
         self, graph: Graph, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]
     ) -> Mapping[Value, tuple[Size, ...] | None]:
-        """The sizes of all values at other sizes of the inputs; empty where these contradict each other."""
+        """The sizes of all values at other sizes of the inputs; empty if these contradict each other."""
 
     def edit(self, edit: HeadEdits) -> Self:
-        """The model with another graph, which is to be captured."""
+        """The model with an edited graph, which must be captured again."""
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
-        """The model with mixtures in the place of networks. Raises GrowError (G304) if it can hold none."""
+        """The model with mixtures in place of networks. Raises GrowError (G304) if it can hold none."""
 
     def graft(self, template: Model, run: Run, span: Span) -> Model:
-        """The model around the layers of a template. Raises GrowError: G309 for models of another form, G314
-        where the template is another model.
+        """The model around the layers of a template.
+
+        Raises GrowError: G309 for models of another form, G314 if the template is another model.
         """
 
     def rearrange(
         self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]
     ) -> Rearranged[Self]:
-        """The model with other layers. Raises GrowError (G314) where a layer that goes is needed."""
+        """The model with other layers. Raises GrowError (G314) if a dropped layer is needed."""
 
     def repair(
         self,
@@ -280,19 +307,19 @@ class Model(Protocol):
         resize: Callable[[Space], Size],
         taken: Taken,
     ) -> Repairs:
-        """Account for every size of the result. Raises GrowError (G308) where one cannot be accounted for."""
+        """Account for every size of the result. Raises GrowError (G308) if one cannot be accounted for."""
 
     def put_back(self, made: Assembled) -> Assembled:
-        """The stored tensors of a plan, where computed weights that change are made of what others are."""
+        """The stored tensors of a plan, with changed computed weights replaced by those they are made of."""
 
     def hold(self, c: Result) -> Result:
-        """A compilation with what stores its result, where that is more than the graph itself."""
+        """The compilation with the object that stores its result, if that is more than the graph."""
 
     def file(self, path: Path) -> Path:
-        """The file that onnxruntime runs."""
+        """The file that ONNX Runtime runs."""
 
     def files(self, path: Path) -> list[Path]:
-        """The files that say what the model computes."""
+        """The files that determine what the model computes."""
 
     def fault(self, path: Path) -> str:
-        """What is wrong with the file as such, if it can be told."""
+        """The error in the file itself; empty if none can be found."""

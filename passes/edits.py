@@ -1,4 +1,6 @@
-"""Edits and repairs of a model as data: what the passes ask a dialect for, whatever the format."""
+"""Edits and repairs of a model as data: the requests of passes to a dialect, independent of the file
+format.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PackedPart:
-    """Queries, keys or values. `sizes`: of the axes that its rows are cut into, behind those of the packed
-    value; `order`: the axes of `value`, as numbers of all of these.
+    """Queries, keys or values of a packed projection.
+
+    sizes: those of the axes into which its rows are split, behind the axes of the packed value.
+    order: the axes of `value`, as numbers among all of these.
     """
 
     value: Value
@@ -33,8 +37,10 @@ class PackedPart:
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A value whose last axis has the rows of all parts. `rows`: of each part, in the order of its axes;
-    `uses`: the weights that make them, each with its axis of rows.
+    """A value whose last axis has the rows of all parts.
+
+    rows: for each part, its rows in the order of its axes.
+    uses: the weights that make them, each with its axis of rows.
     """
 
     value: Value
@@ -45,10 +51,10 @@ class Packed:
 
 @dataclass(frozen=True)
 class HeadEdits:
-    """Operators that count heads, in front of what reads them, and projections that are cut apart.
+    """Operators to insert that count heads, in front of their readers, and packed projections to split.
 
-    `unfolds`: (value, its axis of one element); heads are in front of the channels on its last axis.
-    `repeats`: (product, operand, axis of heads, query heads for each).
+    unfolds: (value, its axis of one element); heads are in front of the channels on its last axis.
+    repeats: (product, operand, axis of heads, query heads for each).
     """
 
     unfolds: Sequence[tuple[Value, int]] = ()
@@ -61,9 +67,13 @@ class HeadEdits:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A network that becomes a mixture of copies of it. statement, number: the number of the statement, and
-    that of the network among those of the statement. experts: how many there are; top: how many are chosen.
-    parts: how many of them are one copy together.
+    """A network that becomes a mixture of copies of it.
+
+    statement: the number of the statement.
+    number: the number of the network among those of the statement.
+    experts: the number of experts.
+    parts: how many experts are one copy together.
+    top: the number of experts that are chosen.
     """
 
     statement: int
@@ -79,9 +89,9 @@ class Mixture:
 
 @dataclass(frozen=True)
 class Sampled:
-    """Sizes at the sample points: of inputs, and the lengths that data decides.
+    """Sizes at the sample points: those of inputs, and the lengths that data decide.
 
-    merged: values that come behind what makes one size of several there; elsewhere it may make several.
+    merged: values behind operators that merge several sizes into one there; elsewhere there may be several.
     """
 
     inputs: Mapping[Value, tuple[Size, ...] | None]
@@ -91,23 +101,25 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Part:
-    """A fraction of a number at run time: of `whole`, or of the element that stood there."""
+    """A fraction of a number at run time: of `whole`, or of the element that was in its place."""
 
     factor: Fraction
     whole: Value | None = field(default=None, repr=False)
 
 
 Attribute = int | float | str | Sequence[int] | None
-"""A changed attribute of a node; None: it is dropped."""
+"""A changed attribute of a node; None drops it."""
 
 Entries = tuple[int | Part | None, ...]
-"""A shape operand: a number, None for the element that stood there, or a part of a number."""
+"""The elements of a shape operand: a number, None for the previous element, or a part of a number."""
 
 
 @dataclass
 class Patch:
-    """Changed operands (by number) and attributes (None: dropped) of one node; `op`, where it becomes
-    another. `judged` operands are what they must be, though that may not be what they were.
+    """Changed operands (by number) and attributes (None drops one) of a node.
+
+    op: the new operator, if the node becomes another one.
+    judged: operands whose new values are right, though they may differ from the old ones.
     """
 
     operands: dict[int, Entries] = field(default_factory=dict)
@@ -116,22 +128,24 @@ class Patch:
     judged: tuple[int, ...] = ()
 
     def merged(self, other: Patch) -> Patch:
-        """Both, the other one's where they differ."""
+        """Both patches; the other one's entries replace this one's."""
         operands, attributes = self.operands | other.operands, self.attributes | other.attributes
         return Patch(operands, attributes, self.op or other.op)
 
     def literal(self, numbers: Sequence[int], before: Value | None) -> Array:
-        """The numbers of an operand in the shape of the one that stood there, but for its first axis."""
-        made = np.asarray(numbers, dtype=np.int64)
+        """The numbers of an operand in the shape of the previous operand, except for its first axis."""
+        array = np.asarray(numbers, dtype=np.int64)
         if self.op or before is None or before.sizes is None:
-            return made
-        return made.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
+            return array
+        return array.reshape((-1, *(s[0] for s in before.sizes[1:])) if before.sizes else ())
 
 
 @dataclass
 class Repairs:
-    """What must change besides weights. `constants`: run-time numbers that keep the source's value; `taken`:
-    what goes with units that are taken out one by one, or gets other numbers.
+    """Changes besides weights.
+
+    constants: run-time numbers that keep the source's value.
+    taken: changes of units that are taken out one by one, and of unit numbers.
     """
 
     taken: Taken

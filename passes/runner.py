@@ -1,4 +1,4 @@
-"""Passes as values, and what runs them in order and holds each to what it says of itself."""
+"""Passes as values, and a runner that checks each pass against its declared fields."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Step(ABC, Generic[Given, Made]):
 
     @abstractmethod
     def run(self, given: Given) -> Made:
-        """What they make."""
+        """The result of the passes."""
 
     def __rshift__(self, then: Step[Made, Later]) -> Step[Given, Later]:
-        """These and then others, which take what these make."""
+        """These passes followed by others, which take their result."""
         return Passes((*self, *then), lambda given: then.run(self.run(given)))
 
 
@@ -43,14 +43,17 @@ class Passes(Step[Given, Made]):
         return iter(self.each)
 
     def run(self, given: Given) -> Made:
-        """What the last one makes."""
+        """The result of the last pass."""
         return self.all(given)
 
 
 @dataclass(frozen=True)
 class Pass(Step[Given, Made]):
-    """One step of the compiler. `requires`: the fields that it reads. `ensures`: those that it fills in.
-    `remakes`: others that it may put something else into, where it edits the model.
+    """One step of the compiler.
+
+    requires: the fields that it reads.
+    ensures: the fields that it fills in.
+    remakes: other fields that it may replace if it edits the model.
     """
 
     name: str
@@ -64,30 +67,30 @@ class Pass(Step[Given, Made]):
 
     @property
     def does(self) -> str:
-        """What it does, in a line."""
+        """The first line of the function's docstring."""
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
     def run(self, given: Given) -> Made:
-        """What the pass makes. Raises ContractError where that is not what it ensures."""
-        made = self.function(given)
+        """The result of the pass. Raises ContractError if it changes fields that it does not declare."""
+        result = self.function(given)
         filled = [
             name
-            for name, value in vars(made).items()
+            for name, value in vars(result).items()
             if name in self.ensures or vars(given).get(name, self) is not value
         ]
         for name in filled:
             if name not in (*self.ensures, *self.remakes):
                 raise ContractError(f"the pass {self.name} changes `{name}`, and does not say so")
-        made.after(self.name, made, filled)
-        return made
+        result.after(self.name, result, filled)
+        return result
 
 
 class ContractError(Exception):
-    """A pass does something that it does not say."""
+    """A pass changed a field that it does not declare."""
 
 
 def run(passes: Step[Begun, Later], given: Begun) -> Later:
-    """Run passes, without looking for circular garbage: that costs more the larger the graph is."""
+    """Run passes without the cyclic garbage collector, whose cost grows with the size of the graph."""
     collects = gc.isenabled()
     gc.disable()
     try:
