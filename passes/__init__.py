@@ -29,9 +29,7 @@ __all__ = (
 )
 
 ANALYSED = ("model", *dict.fromkeys(name for one in ANALYSIS for name in one.ensures))
-"""The model and the fields that the analysis fills in; a pass that edits the model makes all of them
-again.
-"""
+"""The model and the fields of its analysis, all of which a pass that edits the model makes again."""
 
 EDIT = Pass(
     "edit",
