@@ -2,8 +2,8 @@
 
 Needs: the axis graph. Gives: `HeadEdits`. A product of two activations stretches one head of keys or values
 to all query heads; several heads would have to be repeated there. If the one head can be followed back to
-weights (growc.passes.axes.units), the repeat is the only edit. Otherwise an axis of one element was put in
-front of other axes, and heads must be split off the channels behind it, at the first value in which these
+weights (growc.passes.axes.units), the repeat is the only edit. Otherwise the graph put an axis of one element
+in front of other axes. Heads must then be split off the channels behind it, at the first value in which these
 channels are an axis of their own.
 """
 
@@ -42,8 +42,8 @@ def unseen_units(axes: Axes) -> HeadEdits:
 def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[Stretched]:
     """The operands of a product that have one head for all heads of the other operand, and no other heads."""
     for k in (0, 1):
-        value, other = product.node.input(k), product.node.input(1 - k)
-        if value is None or other is None:
+        value, other_value = product.node.input(k), product.node.input(1 - k)
+        if value is None or other_value is None:
             continue
         batch = range(value.rank - 2)
         if any(leaf in weighed for axis in batch for leaf in leaves(axes.of(value)[axis])):
@@ -60,7 +60,7 @@ def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[Stre
                 or out_terms[at] != term
             ):
                 continue
-            space = find(axes.of(other)[at])
+            space = find(axes.of(other_value)[at])
             stretched = own_terms[axis] in ("1", term) and is_one(value, axis)
             if stretched and is_group(space) and space in weighed:
                 yield Stretched((value, axis), space, by=(product.node, k))

@@ -55,7 +55,8 @@ class Norm:
 
     result: the value of the norm, before any gain except `gain`.
     close: the node that makes the result.
-    weigh: the node that multiplies with `gain` before the quotient is taken.
+    weigh: the node that multiplies the operand, or the inverse of the root, with `gain` before these two
+        meet.
     """
 
     formula: Formula

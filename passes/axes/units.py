@@ -145,8 +145,8 @@ def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
 def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> Instance:
     """The instance of a node with the new spaces.
 
-    It keeps its line if the line names all changed axes, and no axis that stays one element would now be
-    stretched, such as one of a rotary table that all layers share.
+    It keeps its line if the line names all changed axes. The line must also name no axis that stays one
+    element and would now be stretched, such as one of a rotary table that all layers share.
     """
     node, line = instance.node, instance.line
     pairs = [*zip(node.inputs, line.inputs, strict=False), *zip(node.outputs, line.outputs, strict=False)]

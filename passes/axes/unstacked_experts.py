@@ -73,7 +73,7 @@ class Experts:
 
 @dataclass(frozen=True)
 class Taken:
-    """What statements do to axes whose units are taken one by one.
+    """The effect of statements on axes whose units are taken one by one.
 
     numbers: for each cut whose numbers change, the new number of each of its results; None for dropped units.
     dead: nodes that nothing needs any more.

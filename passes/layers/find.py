@@ -63,8 +63,8 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     below = [Streams(axes, data, tree) for tree in trees(axes, data)]
     series: list[Series] = []
     for streams in below:
-        known = {node for s in series for node in s.sums}
-        series += [s for s in series_below(streams) if known.isdisjoint(s.sums)]
+        known_sums = {node for s in series for node in s.sums}
+        series += [s for s in series_below(streams) if known_sums.isdisjoint(s.sums)]
     series = once_cut(series, below)
     residual = bool(series)
     if not residual:
@@ -296,7 +296,7 @@ def outermost(
 ) -> list[Series]:
     """Series that do not lie inside a layer of another series: a layer is copied with everything in it.
 
-    Of two nested series the outer one stays, unless it is a single layer around several.
+    The outer one of two nested series stays, unless it is a single layer around several.
     """
 
     def inside(one: Series, other: Series) -> bool:

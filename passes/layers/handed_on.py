@@ -32,7 +32,7 @@ class _Around:
 def handed_on(streams: Streams) -> list[tuple[frozenset[Node], frozenset[Edge]]]:
     """For every stream around which values are handed on: its sums, and the edges that go around them.
 
-    Of two streams that go through each other the longer one counts.
+    If two streams go through each other, the longer one counts.
     """
     around = [a for a in _Ways(streams).found() if any(streams.working(n) for n in a.inside)]
     if not any(a.beside for a in around):

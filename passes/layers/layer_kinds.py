@@ -3,8 +3,8 @@
 Needs: the layers of a run with their nodes. Gives: a number for each layer, equal for layers that compute the
 same from their start. They have the same operators, weights of the same shapes, the same constants and the
 same shared values; a mask of its own for every second layer makes two kinds. Rows of one table count as
-alike, and a term that is added between layers is no part of the layer before it. Of values that layers hand
-on beside their stream (shared keys and values, scores) only the sizes count.
+alike, and a term that is added between layers is no part of the layer before it. Values that layers hand on
+beside their stream (shared keys and values, scores) count only with their sizes.
 """
 
 from __future__ import annotations

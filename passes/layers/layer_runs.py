@@ -127,9 +127,9 @@ class Layer:
 
     start: the stream as the layer takes it.
     end: the stream as the layer leaves it, which is the next layer's start.
-    nodes: its data nodes in canonical order. They are the nodes between start and end, side nodes that only
-        they use (keys and values of cross-attention), and nodes that lead from the layer to outputs of its
-        own (caches). Nodes that carry weights or compute shapes are in no layer.
+    nodes: its data nodes in canonical order: the nodes between start and end, and side nodes that only they
+        use (keys and values of cross-attention). Nodes that lead from the layer to outputs of its own
+        (caches) are included. Nodes that carry weights or compute shapes are in no layer.
     """
 
     __repr__ = brief

@@ -110,10 +110,10 @@ def _rows(
     if count not in (len(layers), len(layers) - constant) or any(reads_by_layer[count:]):
         return None
     sums = () if count == len(layers) else tuple(_sums(layers[:-1], reads_by_layer, static))
-    way = _way(graph, reads, static)
-    if way is None or count + bool(sums) < len(layers):
+    path = _way(graph, reads, static)
+    if path is None or count + bool(sums) < len(layers):
         return None
-    return Rows(run, dict(way.tables), tuple(reads_by_layer), way.nodes, sums, constant)
+    return Rows(run, dict(path.tables), tuple(reads_by_layer), path.nodes, sums, constant)
 
 
 def _sums(
@@ -137,15 +137,15 @@ def _sums(
 
 
 def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None:
-    """How the rows come from stored tensors that nothing else reads."""
+    """The path of the rows from stored tensors that nothing else reads; None if there is none."""
     partial_ways = [Way()]
     for read in reads:
         along = Along(read.axis)
         partial_ways = [
-            longer for way in partial_ways for longer in ways(graph, read.whole, along, way, static)
+            longer for path in partial_ways for longer in ways(graph, read.whole, along, path, static)
         ]
     taken = {read.node for read in reads}
-    return next((way for way in partial_ways if _alone(graph, way, taken)), None)
+    return next((path for path in partial_ways if _alone(graph, path, taken)), None)
 
 
 def _alone(graph: Graph, way: Way, reads: Set[Node]) -> bool:

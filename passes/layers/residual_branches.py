@@ -3,8 +3,8 @@
 Needs: the axis graph (treatments of nodes), data values, the tree of post-dominators. Gives: `Bypass`es, each
 with a token, and `stretches` of consecutive bypasses on one stream.
 
-A value starts a bypass if the next vertex that all of it must pass is a sum, and it reaches that sum
-untouched except for casts, layout and constant factors. The other way to the sum must bear parameters, or
+A value starts a bypass if the next vertex that all of it must pass is a sum. It must reach that sum
+untouched, except for casts, layout and constant factors. The other way to the sum must bear parameters, or
 make elements of several elements, as a Fourier transform does. The cube in an approximated GELU does neither.
 A token is coarse: the shapes of the matrices inside, and whether they work on the stream. So a first layer
 without a norm, or every fourth without rotation, still equals the others.

@@ -42,7 +42,8 @@ Resizing = ast.Widen | ast.Subclone | ast.Reorder
 class Ask:
     """One statement applied to one axis.
 
-    place: the axis's ordinal among the targets of the statement, which seeds its random numbers.
+    place: the ordinal of the axis, or of the one it is a copy of, among the targets of the statement. It
+        seeds the random numbers.
     after: the size that the statement gives the axis.
     """
 
@@ -169,7 +170,7 @@ class Requests:
         return replace(request, share=share) if request.drops else request
 
     def placing(self, ask: Ask) -> Placing:
-        """How the map of this axis is assigned to atoms."""
+        """The assignment of this axis's map to atoms."""
         statement = ask.statement
         front = isinstance(statement, ast.Widen) and FILLS[statement.fill.name].whole_runs
         name, span = statement.axis.name, statement.axis.span
@@ -207,9 +208,10 @@ class Requests:
     ) -> tuple[list[Space], int, int]:
         """The factors of channels that do not count groups, with their size before and after.
 
-        Raises GrowError (G301, G304) because the number of groups stays.
+        The number of groups stays. Raises GrowError: G301 if `after` is no multiple of it, G304 if the
+        channels only count groups.
         """
-        inner = [s for s in spaces if not all(x in self.roles.counters for x in leaves(s))]
+        inner = [s for s in spaces if not all(leaf in self.roles.counters for leaf in leaves(s))]
         if not inner:
             placing = self.placing(ask)
             raise placing.refused(f"they are groups, whose number stays{placing.where(spaces[0])}")

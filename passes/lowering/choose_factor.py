@@ -123,7 +123,7 @@ class Placing:
         order = list(spaces) if self.front else list(spaces)[::-1]
         for space in order:
             size = self.sizes.of(space)[0]
-            if all(self.fixed(x) is not None for x in leaves(space)) or after * size % before:
+            if all(self.fixed(leaf) is not None for leaf in leaves(space)) or after * size % before:
                 continue
             inner = math.prod(self.sizes.of(s)[0] for s in spaces[spaces.index(space) + 1 :])
             if block % inner and inner % block:
@@ -132,12 +132,12 @@ class Placing:
                 return self.resized([space], size, after * size // before, max(block // inner, 1))
             except GrowError:
                 continue
-        free = [s for s in spaces if not all(self.fixed(x) is not None for x in leaves(s))]
+        free = [s for s in spaces if not all(self.fixed(leaf) is not None for leaf in leaves(s))]
         if not free:
             raise self.frozen(find(spaces[0]))
         parts = " x ".join(str(self.sizes.of(s)[0]) for s in spaces)
-        wanted = f"{after}" if block == 1 else f"{after} in blocks of {block}"
-        message = f"`{self.name}` is made of {parts} units, and {wanted} keeps none of these factors whole"
+        target = f"{after}" if block == 1 else f"{after} in blocks of {block}"
+        message = f"`{self.name}` is made of {parts} units, and {target} keeps none of these factors whole"
         multiple = math.lcm(before // min(self.sizes.of(s)[0] for s in free), block)
         raise GrowError(Diagnostic("G305", message, self.size, help=f"use a multiple of {multiple}"))
 
@@ -166,7 +166,7 @@ class Placing:
         """The first node that reads or makes an axis on this space, as text for a message."""
         for node in (instance.node for instance in self.axes.instances):
             values = (*node.operands, *node.outputs)
-            if any(find(one) is find(space) for value in values for one in self.axes.of(value)):
+            if any(find(axis_space) is find(space) for value in values for axis_space in self.axes.of(value)):
                 return _at(node)
         return ""
 
@@ -193,8 +193,8 @@ class Placing:
         node, cause, remedy = reason.node, reason.cause, reason.remedy
         if not isinstance(node, Node):
             return self.refused(cause, "frozen", (), remedy)
-        way = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, frozen_space, reason)]
-        notes = (f"it comes there by {', '.join(way)}",) if way else ()
+        path = [f"{n.kind} {n.name}".rstrip() for n in way_to_reason(self.axes, frozen_space, reason)]
+        notes = (f"it comes there by {', '.join(path)}",) if path else ()
         return self.refused(f"{cause}, at `{node.name or node.kind}`", "frozen", notes)
 
 

@@ -49,8 +49,8 @@ def edit_pass(c: Analysis) -> Request:
 def grafted(c: Analysis) -> Model:
     """The model with the layers of a template, if a statement asks for them.
 
-    Raises GrowError: G303 if the model already has layers, G302 if the template has no run or several, G314
-    if the template is another model, G209 if the recipe also measures or matches.
+    Raises GrowError: G303 if the model already has layers, G302 if the template has no run or several. Also
+    G314 if the template is another model, and G209 if the recipe also measures or matches.
     """
     stack_statements = [b.statement for b in c.statements if isinstance(b.statement, ast.StackFrom)]
     if not stack_statements:

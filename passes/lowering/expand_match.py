@@ -36,18 +36,18 @@ def match_pass(c: Request) -> Request:
     """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
     if not any(isinstance(b.statement, ast.Match) for b in c.statements):
         return c
-    done: list[Bound] = []
+    plain: list[Bound] = []
     for bound in c.statements:
         if not isinstance(bound.statement, ast.Match):
-            done.append(bound)
+            plain.append(bound)
             continue
         file = bound.statement.file
-        expanded = matched(bound, sizes_after(c, done), sizes_in(file.path, file.span, c.outside.inspect))
+        expanded = matched(bound, sizes_after(c, plain), sizes_in(file.path, file.span, c.outside.inspect))
         problems = [d for b in expanded for d in check(b.statement, b.scopes)]
         if problems:
             raise GrowError(*dict.fromkeys(problems))
-        done += expanded
-    return Request(**vars(c) | {"statements": done})
+        plain += expanded
+    return Request(**vars(c) | {"statements": plain})
 
 
 def sizes_after(c: Request, statements: Sequence[Bound]) -> Known:
@@ -81,9 +81,9 @@ def sizes_in(path: Path, span: Span, inspect: Inspect) -> Known:
     config = path / "config.json" if path.is_dir() else path
     try:
         if config.suffix != ".json":
-            other = inspect(path)
-            counts = [len(run.layers) for run in other.layers.runs]
-            return known_sizes(other.roles, Sizes(), other.layers, counts)
+            analysis = inspect(path)
+            counts = [len(run.layers) for run in analysis.layers.runs]
+            return known_sizes(analysis.roles, Sizes(), analysis.layers, counts)
         with foreign(config, "a config"):
             fields = json.loads(config.read_text(encoding="utf-8"))
             known = sizes_of_config(fields) if isinstance(fields, dict) else Known({})

@@ -94,15 +94,15 @@ def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others:
         message = f"{heads} `heads` cannot share {kv_heads} `kv_heads`: {each}"
         help_ = f"use a multiple of {kv_heads} for `heads`"
         raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
-    wanted = heads // kv_heads
-    if wanted >= group or kv_heads <= keys:
-        return Settled(1, kv_heads, wanted)
-    if group % wanted:
-        message = f"groups of {group} query heads cannot split into groups of {wanted}"
+    new_group = heads // kv_heads
+    if new_group >= group or kv_heads <= keys:
+        return Settled(1, kv_heads, new_group)
+    if group % new_group:
+        message = f"groups of {group} query heads cannot split into groups of {new_group}"
         divisors = ", ".join(str(d) for d in range(1, group + 1) if group % d == 0)
         help_ = f"a group can become {divisors} or more"
         raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
-    return Settled(group // wanted, kv_heads, wanted)
+    return Settled(group // new_group, kv_heads, new_group)
 
 
 @dataclass
@@ -246,12 +246,12 @@ class Pairs:
 
     def standing(self, pair: Pair, keys: int, group: int) -> Ints:
         """The query heads of the source that stand in every group now; -1 if that is unknown."""
-        held, maps = self.heads(pair), self.requests.rankings.made
-        both = zip((pair.keys, pair.group), held.shape, strict=True)
+        source_heads, maps = self.heads(pair), self.requests.rankings.made
+        both = zip((pair.keys, pair.group), source_heads.shape, strict=True)
         rows, columns = (maps.get(space, IndexMap.identity(n)) for space, n in both)
         if (rows.size, columns.size) != (keys, group) or not (rows.copies.all() and columns.copies.all()):
             return np.full((keys, group), -1)
-        return held[rows.index][:, columns.index]
+        return source_heads[rows.index][:, columns.index]
 
     def regroup(self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: Ask, stage: Stage) -> Regroup:
         """Move key/value heads together with the query heads of their groups."""
@@ -261,8 +261,8 @@ class Pairs:
         stage.regroups.append(regrouping)
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         self.held[pair] = self.standing(pair, keys, group).reshape(regrouping.sizes)
-        for space, own, size in zip((pair.keys, pair.group), units, (keys, group), strict=True):
-            self.requests.rankings.pool(space, own.mean(size))
+        for space, space_units, size in zip((pair.keys, pair.group), units, (keys, group), strict=True):
+            self.requests.rankings.pool(space, space_units.mean(size))
         return regrouping
 
     def require_free(self, ask: Ask, spaces: Sequence[Space], *, grows: bool) -> None:
@@ -304,10 +304,10 @@ class Pairs:
 
         Raises GrowError (G309) if the heads were widened or split.
         """
-        held = self.heads(pair)
+        source_heads = self.heads(pair)
         group_map = self.requests.rankings.made.get(pair.group, IndexMap.identity(now))
-        known = (keys, group_map.source) == held.shape and (held >= 0).all()
-        if not known or not group_map.copies.all() or (group_map.counts > 1).any():
+        traceable = (keys, group_map.source) == source_heads.shape and (source_heads >= 0).all()
+        if not traceable or not group_map.copies.all() or (group_map.counts > 1).any():
             message = "query heads that were widened, or split into other groups, cannot be ranked"
             raise GrowError(Diagnostic("G309", message, ask.statement.span))
         return group_map.index

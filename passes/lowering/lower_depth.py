@@ -73,10 +73,12 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
             ranks = by_scores(bound.statement)
             scores = [] if ranks is None else c.outside.layer_scores(c, measure, ranks)
             for ordinal, k in enumerate(chosen):
-                known = of_places(depths[k], scores[k], ranks) if ranks is not None and scores else None
+                layer_scores = (
+                    of_places(depths[k], scores[k], ranks) if ranks is not None and scores else None
+                )
                 warnings += _counted_back(bound, depths[k], size_of)
                 nodes = max(len(layer.nodes) for layer in runs[k].layers)
-                depths[k] = _after(bound, depths[k], size_of, known, nodes, ordinal)
+                depths[k] = _after(bound, depths[k], size_of, layer_scores, nodes, ordinal)
         except GrowError as error:
             errors += error.diagnostics
             continue
@@ -243,9 +245,14 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
         return
     order = depth.order
     new = [zero or past is not None for zero, past in zip(depth.zeroed, depth.drawn, strict=True)]
-    full = [source for source, other in zip(order, new, strict=True) if not other]
-    kept = {one for merged, other in zip(depth.merged, new, strict=True) if not other for one in merged}
-    for layer in sorted(set(range(depth.count)) - kept):
+    full = [source for source, is_new in zip(order, new, strict=True) if not is_new]
+    remaining = {
+        source_layer
+        for merged, is_new in zip(depth.merged, new, strict=True)
+        if not is_new
+        for source_layer in merged
+    }
+    for layer in sorted(set(range(depth.count)) - remaining):
         yield _gap(run, layer, f"layer {layer} is left out")
     for place, merged in enumerate(depth.merged):
         if len(merged) > 1:
@@ -284,7 +291,9 @@ def out_of_phase(run: Run, past: Past) -> Iterator[str]:
     """Warnings about layers of several kinds whose period differs between source and result."""
     kinds = [run.kinds[source] for source in past.order]
     if run.period > 1 and any(kind != run.kinds[k % run.period] for k, kind in enumerate(kinds)):
-        source, result = (" ".join(chr(ord("A") + kind) for kind in one) for one in (run.kinds, kinds))
+        source, result = (
+            " ".join(chr(ord("A") + kind) for kind in numbers) for numbers in (run.kinds, kinds)
+        )
         yield f"layers of several kinds have another period: {result}, in the source {source}"
 
 
@@ -294,11 +303,11 @@ def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iter
     if obstacle is not None:
         cause = f"layer {place} cannot pass the stream on as it is: `{obstacle.node.name}` {obstacle.cause}"
         passing = (
-            branches.passed(one, passage.before, passage.stands, drawn=passage.drawn).obstacle is None
-            for one in run.layers
+            branches.passed(layer, passage.before, passage.stands, drawn=passage.drawn).obstacle is None
+            for layer in run.layers
         )
-        other = next((k for k, passes in enumerate(passing) if passes), None)
-        remedy = "" if other is None else f"a copy of layer {other} in this place changes nothing"
+        alternative = next((k for k, passes in enumerate(passing) if passes), None)
+        remedy = "" if alternative is None else f"a copy of layer {alternative} in this place changes nothing"
         yield Gap.at(obstacle.node, cause, remedy)
 
 

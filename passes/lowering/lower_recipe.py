@@ -117,7 +117,7 @@ class _Lowering:
         movable = [e for e in self.axes.experts if e.refusal is None]
         one_by_one = taken([(e, mapped(self.axes.of(e.whole)[e.axis], maps)) for e in movable])
         self.done.taken = replace(one_by_one, constants=constants(self.axes, maps))
-        stages = [s for own in self.done.stages for s in (*self.pairs.fronts.get(own, ()), own)]
+        stages = [s for stage in self.done.stages for s in (*self.pairs.fronts.get(stage, ()), stage)]
         self.done.stages = [s for s in stages if s.changes]
         single_networks = made_here(self.c)  # The source has one network of each.
         for name, role_axes in self.roles.axes.items():
@@ -129,7 +129,7 @@ class _Lowering:
         return self.done
 
     def upcycled(self, bound: Bound, statement: ast.Upcycle) -> None:
-        """Add a plan summary for an upcycling; the model was edited before."""
+        """Add a plan summary for an upcycling, which edited the model before, and a warning about `top 1`."""
         marks = (weight.upcycled for weight in self.c.graph.weights)
         networks = {mark.network for mark in marks if mark is not None and mark.statement == bound.number}
         count = evaluate(statement.count, lambda size: 0)

@@ -66,17 +66,19 @@ def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[in
     new_constants: dict[Node, tuple[int, ...]] = {}
     for instance in axes.instances:
         for axis, space in addressed(axes, instance):
-            whole = mapped(space, made)
-            numbers = None if whole is None else _constant(instance.node, axis)
-            if whole is None or numbers is None:
+            axis_map = mapped(space, made)
+            numbers = None if axis_map is None else _constant(instance.node, axis)
+            if axis_map is None or numbers is None:
                 continue
-            places = {int(u): k for k, u in reversed(list(enumerate(whole.index))) if u >= 0}
-            new_numbers = [places.get(int(n) % whole.source, -1) for n in numbers.reshape(-1)]
+            places = {int(u): k for k, u in reversed(list(enumerate(axis_map.index))) if u >= 0}
+            new_numbers = [places.get(int(n) % axis_map.source, -1) for n in numbers.reshape(-1)]
             if new_numbers == numbers.reshape(-1).tolist():
                 continue
             only_axis = len(list(addressed(axes, instance))) == 1
             if -1 in new_numbers or numbers.size > MAX_PATCHED or not only_axis:
-                still_there = (numbers % whole.source < whole.size).all() and whole.size < whole.source
+                still_there = (
+                    numbers % axis_map.source < axis_map.size
+                ).all() and axis_map.size < axis_map.source
                 raise _refused(instance.node, "numbers them by constants", FIRST if still_there else "")
             new_constants[instance.node] = tuple(new_numbers)
     return new_constants
@@ -170,7 +172,10 @@ def _addresses(value: Value) -> bool:
     """Whether numbers only say where something is written. The mending pass accounts for those."""
     return bool(value.users) and all(
         node.has(SIZES)
-        or (node.has(WRITE) and any(one.operand == i and one.column is not None for one in node.addresses))
+        or (
+            node.has(WRITE)
+            and any(address.operand == i and address.column is not None for address in node.addresses)
+        )
         or (node.has(*GRIDS) and all(map(_addresses, node.outputs)))
         for node, i in value.users
     )
@@ -178,5 +183,5 @@ def _addresses(value: Value) -> bool:
 
 def _differs(value: Value, axis: int) -> bool:
     """Whether elements along an axis differ from each other."""
-    known = [k for k in value.known or () if k.ndim > axis and k.shape[axis] > 1]
-    return any((k != k.take([0], axis)).any() for k in known)
+    arrays = [k for k in value.known or () if k.ndim > axis and k.shape[axis] > 1]
+    return any((k != k.take([0], axis)).any() for k in arrays)

@@ -43,7 +43,7 @@ class Region:
         inside = self.inside
         if inside is None:
             return list(axes)
-        axes_inside = [a for a in axes if any(x in inside for x in atoms_of(a.spaces))]
+        axes_inside = [a for a in axes if any(atom in inside for atom in atoms_of(a.spaces))]
         if not axes_inside:
             raise GrowError(Diagnostic("G307", f"no `{name}` lies in {text_of(self.scopes)}", span))
         return axes_inside
@@ -53,7 +53,7 @@ class Region:
         if self.inside is None:
             return
         for axis in axes:
-            if any(x in self.beyond or x not in self.inside for x in atoms_of(axis.spaces)):
+            if any(atom in self.beyond or atom not in self.inside for atom in atoms_of(axis.spaces)):
                 message = f"`{name}` ({axis.size}) reaches out of {text_of(self.scopes)}"
                 remedy = "write the statement outside of the scope"
                 raise GrowError(Diagnostic("G307", message, span, "only in part inside", (), remedy))
@@ -79,8 +79,8 @@ def region_of(scopes: Sequence[ast.Scope], known: Scopes, axes: Axes, layers: La
 
 def _named(scope: ast.RoleScope, known: Scopes) -> tuple[frozenset[Space], frozenset[Space]]:
     if scope.role not in known.names:
-        have = ", ".join(f"`{name}`" for name in known.names)
-        note = f"its scopes are {have}" if have else "it has one part: no stream reads another one"
+        listed = ", ".join(f"`{name}`" for name in known.names)
+        note = f"its scopes are {listed}" if listed else "it has one part: no stream reads another one"
         raise GrowError(Diagnostic("G307", f"the model has no `{scope.role}`", scope.span, notes=(note,)))
     inside = frozenset(a for a, names in known.of_atom.items() if scope.role in names)
     return inside, frozenset(a for a in inside if len(known.of_atom[a]) > 1)

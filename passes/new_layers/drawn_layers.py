@@ -166,7 +166,7 @@ def redraws(axes: Axes, layers: Layers) -> tuple[list[Redraw], list[str]]:
     """The uses to draw in a model whose layers moved, and notes on weights that stay. Zeros stay zero."""
     if not any(past is not None for run in layers.runs for past in run.history.drawn):
         return [], []
-    drawn, all_redraws, kept = DrawnLayers(axes, layers), list[Redraw](), list[str]()
+    drawn, all_redraws, copies = DrawnLayers(axes, layers), list[Redraw](), list[str]()
     drawn_weights = set[Weight]()  # A weight of several runs is drawn with the first of them.
     for run in layers.runs:
         for layer, past in zip(run.layers, run.history.drawn, strict=True):
@@ -179,8 +179,8 @@ def redraws(axes: Axes, layers: Layers) -> tuple[list[Redraw], list[str]]:
                 uses = drawn.uses[weight] if alike and not weight.zero and weight not in drawn_weights else ()
                 drawn_weights.add(weight)
                 all_redraws += [Redraw(past.moment, use, anew, draws, past.std) for use in uses]
-            kept += [weight.name for weight in drawn.kept(layer)]
-    return all_redraws, [_note(kept)] if kept else []
+            copies += [weight.name for weight in drawn.kept(layer)]
+    return all_redraws, [_note(copies)] if copies else []
 
 
 def _note(kept: Sequence[str]) -> str:
