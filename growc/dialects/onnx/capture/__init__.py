@@ -1,1 +1,1 @@
-"""From a file in onnx-ir to the neutral graph: one weight one use, fused operators taken apart."""
+"""Translation of an onnx-ir model into the neutral graph: one use per weight, fused operators taken apart."""

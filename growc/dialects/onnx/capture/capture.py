@@ -1,7 +1,7 @@
-"""From an onnx-ir model to the neutral graph: one weight one use, canonical order, dead code left out.
+"""Translation of an onnx-ir model into the neutral graph: one use per weight, canonical order, no dead code.
 
-Needs: a model from `container.load`. Gives: `growc.ir.graph.Graph`, whose order and structure do not depend
-on names, on the order of nodes in the file, or on which operand of a commutative operator comes first.
+Needs: a model from `container.load`. Gives: `growc.ir.graph.Graph`. Its order and structure do not depend on
+names, on the order of nodes in the file, or on the order of a commutative operator's operands.
 """
 
 from __future__ import annotations
@@ -42,26 +42,34 @@ from growc.ir.graph import FLOATING, Graph, Node, Order, Value, Weight
 from growc.ir.walk import postorder
 
 RESERVED = "growc.reserved"
-"""Key of a graph's `meta`: names of stored tensors that stand beside it, which nothing else may have."""
+"""Key of a graph's `meta`: names of tensors stored beside the graph, which nothing else may use."""
 
 COPY_OF, ZERO, ORDER, MEAN_OF = "growc.copy_of", "growc.zero", "growc.order", "growc.mean_of"
 ALIASES, ASSUMED, UPCYCLED = "growc.aliases", "growc.assumed", "growc.upcycled"
-"""Keys of a tensor's `meta`: the name that it had in the source; whether it was made zero with its layer;
-what the units of an axis are (`Order`); of which tensors it is the mean; its other names; whether it stands
-for what an operator is not given; what it is of a mixture (`Upcycled`).
+"""Keys of a tensor's `meta`.
+
+COPY_OF: the name that the tensor had in the source. ZERO: whether it was made zero with its layer. ORDER: the
+units of one axis (`Order`). MEAN_OF: the tensors of which it is the mean. ALIASES: its other names. ASSUMED:
+whether it stands for an operand that an operator is not given. UPCYCLED: its place in a mixture (`Upcycled`).
 """
 
 COMMUTATIVE = frozenset(
     {"Add", "Mul", "And", "Or", "Xor", "Max", "Min", "Sum", "Mean", "Equal", "BitwiseAnd"}
 )
-"""Operators whose operands may change places. A list and no law: the canonical order alone asks for it."""
+"""Operators whose operands may change places.
+
+This is a list rather than a trait, because only the canonical order asks for it.
+"""
 
 
 def capture(model: ir.Model, dialect: Any) -> Graph:
-    """The neutral graph of `model`. `dialect` is kept on the graph for table look-ups."""
+    """Return the neutral graph of `model`. `dialect` is kept on the graph for table look-ups.
+
+    Raises GrowError (G309) if onnxruntime has laid channels out in blocks for one processor.
+    """
     inlined(model)
     _refuse_blocked(model)
-    if not dialect.fused and not dialect.folded:  # later, what waits for its way back is not read either
+    if not dialect.fused and not dialect.folded:  # later, nodes to be restored have no reader either
         RemoveUnusedNodesPass()(model)  # a fused node that nobody reads has no place to come back to
     dialect.fused += lower(model, {**LOWERINGS, **QUANTISED})
     dialect.folded += fold(model)
@@ -69,7 +77,7 @@ def capture(model: ir.Model, dialect: Any) -> Graph:
 
 
 def _refuse_blocked(model: ir.Model) -> None:
-    """Raises GrowError (G309) where onnxruntime has laid channels out in blocks for one processor."""
+    """Raise GrowError (G309) if onnxruntime has laid channels out in blocks for one processor."""
     for node in model.graph.all_nodes():
         if node.domain == "com.microsoft.nchwc":
             message = f"`{node.name or node.op_type}` ({op_name(node)}) reads channels in blocks"
@@ -79,12 +87,12 @@ def _refuse_blocked(model: ir.Model) -> None:
 
 
 def _captured(step: Step) -> Iterable[ir.Value]:
-    """Values of enclosing scopes that the bodies of an operator that is not followed use."""
+    """Return the values of outer scopes that the bodies read of an operator growc does not follow."""
     return () if step.around_body else read_around(step.node)
 
 
 def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:
-    """A stored tensor that is not quantised."""
+    """Return the neutral weight of a stored tensor that is not quantised."""
     shape = list(shape_of(tensor))
     order: Order | None = value.meta.get(ORDER)
     read = partial(read_tensor, tensor) if order is None else partial(_in_order, tensor, order)
@@ -97,9 +105,9 @@ def stored_weight(value: ir.Value, tensor: ir.TensorProtocol) -> Weight:
 
 
 def _in_order(tensor: ir.TensorProtocol, order: Order) -> Array:
-    found = read_tensor(tensor).take(order.units, axis=order.axis)
-    there = np.expand_dims(order.units >= 0, tuple(range(1, found.ndim - order.axis)))
-    return np.where(there, found, np.zeros_like(found))
+    units = read_tensor(tensor).take(order.units, axis=order.axis)
+    present = np.expand_dims(order.units >= 0, tuple(range(1, units.ndim - order.axis)))
+    return np.where(present, units, np.zeros_like(units))
 
 
 def _quantised(value: ir.Value, found: Stored) -> Weight:
@@ -115,8 +123,11 @@ def _past(value: ir.Value) -> dict[str, Any]:
 
 
 Key = tuple[int, bytes, bytes]
-"""How deep a value stands above weights (-1: no weights), then two hashes of the cone above it: without what
-depends on no weights, and of everything. Exporters differ most in the latter: position ids, masks, shapes."""
+"""The sort key of a value: its depth above weights, then two hashes of the cone above it.
+
+A value above no weights has depth -1. The first hash leaves out all that depends on no weights; the second
+covers everything. Exporters differ most in the parts without weights: position ids, masks, shapes.
+"""
 
 
 class _Capture:
@@ -144,30 +155,30 @@ class _Capture:
                 self.add(step)
         outputs = [self.operand(v) for v in source.outputs]
         by_name = {v.name: v for v in source.inputs}
-        places = {v.name: made for v, made in zip(source.outputs, outputs, strict=True)}
+        places = {v.name: operand for v, operand in zip(source.outputs, outputs, strict=True)}
         pairs = state_pairs(self.in_line()).items()
         states = [(self.value(by_name[v.name]), places[c.output.name]) for v, c in pairs]
         weights = list(self.weights.values())
         return Graph(self.nodes, inputs, outputs, weights, self.dialect, states)
 
     def in_line(self) -> ir.Graph:
-        """The graph without bodies; a copy of it if it has any."""
+        """Return the graph with its bodies in line: a copy if it has bodies, else the graph itself."""
         graph: ir.Graph = self.model.graph
         return written_out(graph.clone()) if any(s.around_body for s in self.steps) else graph
 
     # ---- canonical order
 
     def structural_keys(self, inputs: list[ir.Value]) -> None:
-        """The key of each value: equal for equal structures, whatever the names."""
+        """Set the key of each value: equal for equal structures, whatever the names."""
         for i, value in enumerate(inputs):
             self.keys[value] = (-1, b"", self.digest("input", i))
         for step in self.steps:
             operands = [self.key(v) for v in [*step.inputs, *_captured(step)]]
             op = step.op
-            if op in DEQUANTIZE and (found := self.quantised(step)) is not None:
-                digest = self.digest("constant", found.shape)
+            if op in DEQUANTIZE and (weight := self.quantised(step)) is not None:
+                digest = self.digest("constant", weight.shape)
                 self.keys[step.outputs[0]] = (0, digest, digest)
-                self.stored[step.outputs[0]] = found
+                self.stored[step.outputs[0]] = weight
                 continue
             if op in COMMUTATIVE:
                 operands.sort()
@@ -181,20 +192,20 @@ class _Capture:
                 self.chains.add(step)
 
     def quantised(self, step: Step) -> Stored | None:
-        """The quantised weight that a node gives, if it does."""
+        """Return the quantised weight that a step computes, or None."""
         tensors = [None if v is None else constant_of(v) for v in step.inputs]
         missing = any(t is None and v is not None for t, v in zip(tensors, step.inputs, strict=True))
-        found = None if missing else stored(step.op, step.node, tensors)
-        if found is None or not step.op.endswith("DequantizeLinear"):
-            return found
+        weight = None if missing else stored(step.op, step.node, tensors)
+        if weight is None or not step.op.endswith("DequantizeLinear"):
+            return weight
         attributes = sorted((name, repr(a.value)) for name, a in step.node.attributes.items())
-        first = self.made.setdefault((step.op, *step.inputs, *attributes), found)
-        if first is not found:  # one weight with several uses, as where they read one node
+        first = self.made.setdefault((step.op, *step.inputs, *attributes), weight)
+        if first is not weight:  # several nodes make one weight: its uses count as if they read one node
             first.twins.append(step.node)
         return first
 
     def is_weight(self, value: ir.Value) -> bool:
-        """Whether a node gives what counts as a stored tensor."""
+        """Whether a node's result counts as a stored tensor."""
         return value in self.stored or value in self.shifted.sums
 
     def is_static(self, value: ir.Value) -> bool:
@@ -238,7 +249,7 @@ class _Capture:
         return self.values[value]
 
     def operand(self, value: ir.Value) -> Value:
-        """The neutral operand: a fresh constant (with a fresh chain in front of it) for what is static."""
+        """Return the neutral operand. A static value gets a fresh constant, behind a fresh chain."""
         value = self.shifted.sums.get(value, value)
         tensor, maker = constant_of(value), self.makers.get(value)
         if tensor is not None or value in self.stored:
@@ -248,13 +259,13 @@ class _Capture:
         return self.value(value)
 
     def constant(self, value: ir.Value) -> Value:
-        found = self.stored.get(value)
-        key = found or value
+        known = self.stored.get(value)
+        key = known or value
         if key not in self.weights:
-            made = stored_weight(value, stored_tensor(value)) if found is None else _quantised(value, found)
-            made.computed = next((f.stored for f in self.dialect.folded if value is f.stand_in), ())
-            made.shift = self.shifted.of.get(value, 0.0)
-            self.weights[key] = made
+            new = stored_weight(value, stored_tensor(value)) if known is None else _quantised(value, known)
+            new.computed = next((f.stored for f in self.dialect.folded if value is f.stand_in), ())
+            new.shift = self.shifted.of.get(value, 0.0)
+            self.weights[key] = new
         weight = self.weights[key]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 
@@ -266,19 +277,19 @@ class _Capture:
         guards = tuple((self.value(v), taken) for v, taken in step.guards)
         name = step.node.name or step.outputs[0].name or ""
         origin = step if step.places else step.node
-        made = Node(step.op, name, inputs, outputs, step.attributes, origin, captured, guards, chain)
-        made.part_of = step.node.meta.get(PART_OF, "")
+        node = Node(step.op, name, inputs, outputs, step.attributes, origin, captured, guards, chain)
+        node.part_of = step.node.meta.get(PART_OF, "")
         if (row := self.dialect.operators.get(step.op)) is not None:
-            made.treatment = row.treatment
-            made.traits = frozenset() if may_drop(made) or reduces(made) else row.traits
-        made.laws = LAWS.get(step.op, made.laws)
+            node.treatment = row.treatment
+            node.traits = frozenset() if may_drop(node) or reduces(node) else row.traits
+        node.laws = LAWS.get(step.op, node.laws)
         for i, operand in enumerate([*inputs, *captured]):
             if operand is not None:
-                operand.users.append((made, i))
+                operand.users.append((node, i))
         for out in outputs:
-            out.producer = made
-        self.nodes.append(made)
-        return made
+            out.producer = node
+        self.nodes.append(node)
+        return node
 
     def fresh(self, value: ir.Value) -> Value:
         floating = value.dtype is None or dtype_name(value.dtype) in FLOATING
@@ -286,18 +297,18 @@ class _Capture:
 
 
 def may_drop(node: Node) -> bool:
-    """Whether a node is a dropout that may run as in training."""
+    """Whether a node is a dropout that may run in training mode."""
     training = node.input(2) if node.op == "Dropout" else None
     stored = None if training is None or training.weight is None else training.weight.read()
     return training is not None and (stored is None or bool(np.any(stored)))
 
 
 def reduces(node: Node) -> bool:
-    """Whether a node multiplies or compares what it writes with what is there."""
+    """Whether a node combines the elements it writes with those already there."""
     return node.attributes.get("reduction", "none") not in KEPT
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of one of onnx's element types, as numpy spells it."""
+    """Return the name of an onnx element type, as numpy spells it."""
     names = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16"}
     return str(names.get(dtype.name, dtype.name.lower()))

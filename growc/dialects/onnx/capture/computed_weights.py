@@ -1,9 +1,9 @@
-"""Weights that a graph computes from stored tensors, and not linearly, stand for themselves.
+"""Computed weights: weights that the graph computes from stored tensors by a function that is not linear.
 
-A copied unit counts once more in a norm over it (weight norm), and a share of it is not that share behind a
-function, so that no change of the stored tensors gives the weight that is wanted. While the model is analysed
-an initializer stands in place of the computed value, in bodies too; where that changes, the file has it as a
-weight, and where it does not, the computation stays.
+No change of the stored tensors may give the weight that is wanted: a copied unit counts twice in a norm over
+it (weight norm), and a function of a share of a unit is not that share of the function. While the model is
+analysed, an initializer replaces the computed value, in bodies too. If the initializer changes, the file
+stores it as a weight; if not, the computation stays.
 
 Needs: an onnx-ir model of plain nodes. Gives: the same model, and a `Folded` for each such weight.
 """
@@ -40,22 +40,27 @@ REDUCTIONS = frozenset(
 CURVED = REDUCTIONS | frozenset(
     {"Clip", "Exp", "Log", "LogSoftmax", "Relu", "Round", "Sigmoid", "Sign", "Softmax", "Softplus", "Tanh"}
 )
-"""Operators that no map but an order of units passes on its way to a reader."""
+"""Operators that commute with no index map but a permutation of units."""
 
 POINTWISE = frozenset({"Abs", "Add", "Div", "Max", "Min", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub"})
-"""Operators that weights are also scaled by numbers with: alone they make none that stands for itself."""
+"""Operators by which weights are also scaled by numbers. Alone they do not make a weight a computed one."""
 MOVES = frozenset({"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-"""Layout that stored tensors may pass on their way to a use."""
+"""Layout operators that may stand between a stored tensor and its use."""
 ARITHMETIC = CURVED | POINTWISE | MOVES | {"Cast", "Expand", "MatMul"}
-"""Lists and no traits: onnx's reference operators compute these as onnxruntime does, up to a rounding."""
+"""Operators that a computed weight may use.
+
+These are lists rather than traits: onnx's reference operators compute them as onnxruntime does, up to
+rounding.
+"""
 BODIES = frozenset({"If", "Loop", "Scan"})
 WIDE = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE})
 
 
 @dataclass(eq=False)
 class Folded:
-    """A computed weight, and the initializer that stands for it; `cone`: what computes it; `passed`: what a
-    body gives it out by.
+    """A computed weight, and the initializer that stands for it.
+
+    cone: the nodes that compute it. passed: the Identity by which a body gives the initializer out.
     """
 
     value: ir.Value
@@ -65,25 +70,30 @@ class Folded:
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """The names of what it is computed from, but for single numbers."""
-        found = [v for n in self.cone for v in n.inputs if v is not None and constant_of(v) is not None]
-        return tuple(dict.fromkeys(v.name or "" for v in found if _is_large(stored_tensor(v))))
+        """The names of the stored tensors that it is computed from, without single numbers."""
+        constants = [v for n in self.cone for v in n.inputs if v is not None and constant_of(v) is not None]
+        return tuple(dict.fromkeys(v.name or "" for v in constants if _is_large(stored_tensor(v))))
 
     def on(self, value: Callable[[ir.Value], ir.Value], node: Callable[[ir.Node], ir.Node]) -> Folded:
-        """The same of a copy of the model; `value`, `node`: what stands in it for those of this one."""
+        """Return the same computed weight in a copy of the model.
+
+        `value` and `node` return the copy's counterpart of a value or node of this model.
+        """
         passed = None if self.passed is None else node(self.passed)
         return Folded(value(self.value), value(self.stand_in), [*map(node, self.cone)], passed)
 
     @property
     def is_given_out(self) -> bool:
-        """Whether its body still gives it out, where one did: bodies of layers that went give out nothing."""
+        """Whether its body, if it had one, still gives it out. Bodies of removed layers give out nothing."""
         if self.passed is None:
             return True
         body = self.passed.graph
         return body is not None and self.passed.outputs[0] in body.outputs
 
     def restore(self, changed: Container[ir.Value] = ()) -> None:
-        """Let the computation stand where it stood. `changed`: stored tensors that are others by now."""
+        """Put the computation back in place of the initializer. `changed`: stored tensors that have
+        changed.
+        """
         graph, name = self.stand_in.graph, self.stand_in.name
         assert graph is not None
         assert name is not None
@@ -95,8 +105,8 @@ class Folded:
             body.outputs[body.outputs.index(self.passed.outputs[0])] = self.value
             body.remove(self.passed, safe=True)
         if any(v in changed for node in self.cone for v in node.inputs if v is not None):
-            for made in (v for node in self.cone for v in node.outputs):
-                made.shape = None
+            for output in (v for node in self.cone for v in node.outputs):
+                output.shape = None
 
 
 def _is_large(tensor: ir.TensorProtocol) -> bool:
@@ -104,23 +114,23 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 def fold(model: ir.Model) -> list[Folded]:
-    """Let an initializer stand in for every weight that is computed and not linear in stored tensors."""
+    """Replace every weight computed nonlinearly from stored tensors by an initializer."""
     cones = _Cones(model)
-    found: dict[ir.Value, Folded] = {}
+    folded: dict[ir.Value, Folded] = {}
     for value in [*_contracted(model, cones), *_given_out(model)]:
         cone = cones.curved(value)
         own = value.is_graph_output() and value.graph is model.graph
-        if value in found or not cone or own:
+        if value in folded or not cone or own:
             continue
         tensor = _computed(value, cone, model.opset_imports)
         if tensor is not None:
             passed = _pass_on(value) if value.is_graph_output() else None
-            found[value] = Folded(value, _stand_in(value, tensor, model.graph), cone, passed)
-    return list(found.values())
+            folded[value] = Folded(value, _stand_in(value, tensor, model.graph), cone, passed)
+    return list(folded.values())
 
 
 def _contracted(model: ir.Model, cones: _Cones) -> Iterator[ir.Value]:
-    """Static operands of contractions with activations: where a computed value is a weight."""
+    """Yield the static operands of contractions with activations: computed values there are weights."""
     for node in model.graph.all_nodes():
         operands = [v for v in node.inputs if v is not None]
         if treatment_of(node) == "contract" and not all(map(cones.is_static, operands)):
@@ -128,36 +138,36 @@ def _contracted(model: ir.Model, cones: _Cones) -> Iterator[ir.Value]:
 
 
 def _unmoved(value: ir.Value) -> ir.Value:
-    """What a value is but for its layout: that is in front of every use of a weight."""
+    """Return the value behind any layout operators, which may stand in front of every use of a weight."""
     return backward(value, lambda node: op_name(node) in MOVES)
 
 
 def _given_out(model: ir.Model) -> Iterator[ir.Value]:
-    """What the branches of an If give out."""
+    """Yield the outputs of the branches of every If."""
     for node in model.graph.all_nodes():
         for body in bodies(node) if node.op_type == "If" else ():
             yield from body.outputs
 
 
 def _pass_on(value: ir.Value) -> ir.Node:
-    """A body cannot give out what lies around it, but a copy of that."""
+    """Add an Identity as the body's output instead of `value`, since a body cannot output an outer value."""
     node = value.producer()
     assert node is not None
     assert node.graph is not None
-    made = ir.node("Identity", [value])
-    made.outputs[0].name, made.outputs[0].type, made.outputs[0].shape = (
+    identity = ir.node("Identity", [value])
+    identity.outputs[0].name, identity.outputs[0].type, identity.outputs[0].shape = (
         f"{value.name}.passed",
         value.type,
         value.shape,
     )
-    node.graph.append(made)
-    node.graph.outputs[node.graph.outputs.index(value)] = made.outputs[0]
-    return made
+    node.graph.append(identity)
+    node.graph.outputs[node.graph.outputs.index(value)] = identity.outputs[0]
+    return identity
 
 
 @dataclass
 class _Cones:
-    """What stands above every value that stored tensors and arithmetic make."""
+    """The nodes above every value that is computed from stored tensors by arithmetic alone."""
 
     model: ir.Model
     nodes: dict[ir.Value, list[ir.Node]] = field(default_factory=dict)
@@ -173,14 +183,14 @@ class _Cones:
         return value in self.nodes or constant_of(value) is not None
 
     def curved(self, value: ir.Value) -> list[ir.Node]:
-        """The nodes above a value if some are not linear."""
+        """Return the nodes above a value if some of them are not linear, else nothing."""
         above = self.nodes.get(value, [])
         inner = (n for node in above for n in (node, *around(node)))
         return above if any(n.op_type in CURVED for n in inner) else []
 
 
 def _operands(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node and its bodies read from around them."""
+    """Yield the values that a node reads, and those that its bodies read from around them."""
     yield from (v for v in node.inputs if v is not None)
     yield from read_around(node)
 
@@ -194,9 +204,9 @@ def _is_arithmetic(node: ir.Node) -> bool:
 
 
 def _computed(value: ir.Value, cone: Sequence[ir.Node], opsets: Mapping[str, int]) -> ir.LazyTensor | None:
-    """The tensor that a cone makes, computed when it is asked for; None where its shape cannot be told."""
-    made = {v for n in cone for v in n.outputs}
-    leaves = {v.name or "": stored_tensor(v) for n in cone for v in _operands(n) if v not in made}
+    """Return the tensor that a cone computes, evaluated on demand; None if its shape cannot be inferred."""
+    computed = {v for n in cone for v in n.outputs}
+    leaves = {v.name or "": stored_tensor(v) for n in cone for v in _operands(n) if v not in computed}
     proto = _model(value, cone, leaves, opsets)
     kind = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.output[0].type.tensor_type
     dims = [d.dim_value for d in kind.shape.dim]
@@ -218,7 +228,7 @@ def _model(
     leaves: Mapping[str, ir.TensorProtocol],
     opsets: Mapping[str, int],
 ) -> onnx.ModelProto:
-    """A cone as a model: integers are in it, real tensors are fed to it."""
+    """Return a cone as a model: it contains the integers, and the real tensors are its inputs."""
     inputs, numbers = [], []
     for name, tensor in leaves.items():
         if int(tensor.dtype) in REAL:
@@ -231,7 +241,7 @@ def _model(
 
 
 def _widened(array: Array) -> Array:
-    """16-bit numbers are computed in float32 and rounded once."""
+    """Return 16-bit numbers as float32, so that they are computed in float32 and rounded once."""
     return array.astype(np.float32) if array.dtype.itemsize == 2 else np.asarray(array)
 
 
@@ -239,7 +249,7 @@ def _stand_in(value: ir.Value, tensor: ir.LazyTensor, graph: ir.Graph) -> ir.Val
     taken = {v.name for n in graph.all_nodes() for v in n.outputs} | set(graph.initializers)
     name = unused(f"{value.name}.value", taken)
     tensor.name = name
-    made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
-    graph.register_initializer(made)
-    value.replace_all_uses_with(made)
-    return made
+    stand_in = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    graph.register_initializer(stand_in)
+    value.replace_all_uses_with(stand_in)
+    return stand_in

@@ -1,9 +1,10 @@
-"""How each fused operator is taken apart: one function each, from operands to plain nodes.
+"""The decomposition of each fused operator: one function each, from operands to plain nodes.
 
-They decide by attributes and by which operands there are, never by shapes, so that the way back
-(growc.dialects.onnx.capture.fused_ops) can take the changed node apart once more. `growc::…` are operators of
-the analysis alone; their rows stand in growc.dialects.onnx.operators.table, their result types in
-growc.dialects.onnx.operators.infer_types. None: the node stays as it is, and is opaque.
+The functions decide by attributes and by which operands are present, never by shapes. So
+growc.dialects.onnx.capture.fused_ops can take the changed node apart once more to restore it. `growc::…` are
+operators of the analysis alone; their rows stand in growc.dialects.onnx.operators.table, their result types
+in growc.dialects.onnx.operators.infer_types. A function that returns None leaves the node as it is, and
+opaque.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ TINY = 9.999999960041972e-13
 
 
 def _norm(at: Lowering, op: str, *inputs: ir.Value | None) -> ir.Value:
-    made = at.add(op, *inputs, axis=-1, epsilon=at.attributes.get("epsilon", TINY))
-    return at.carry(made, epsilon="epsilon")
+    normed = at.add(op, *inputs, axis=-1, epsilon=at.attributes.get("epsilon", TINY))
+    return at.carry(normed, epsilon="epsilon")
 
 
 def skip_layer_norm(at: Lowering) -> Results:
-    """LayerNormalization of a residual sum; the sum is a result too."""
+    """LayerNormalization of a residual sum, which is a result too."""
     total = at.total(at.input(0), at.input(1), at.input(4))
     return _norm(at, "LayerNormalization", total, at.input(2), at.input(3)), None, None, total
 
 
 def skip_rms_norm(at: Lowering) -> Results:
-    """RMSNormalization of a residual sum; the sum is a result too."""
+    """RMSNormalization of a residual sum, which is a result too."""
     total = at.total(at.input(0), at.input(1), at.input(3))
     return _norm(at, "SimplifiedLayerNormalization", total, at.input(2)), None, None, total
 
@@ -43,16 +44,16 @@ def embed_layer_norm(at: Lowering) -> Results:
     """LayerNormalization of the sum of two or three look-ups."""
     ids, segments = at.operand(0), at.input(1)
     numbers = at.input(8) or at.add("growc::Positions", ids)
-    found = [at.add("Gather", at.operand(2), ids), at.add("Gather", at.operand(3), numbers)]
+    looked_up = [at.add("Gather", at.operand(2), ids), at.add("Gather", at.operand(3), numbers)]
     if segments is not None:
-        found.append(at.add("Gather", at.operand(4), segments))
-    total = at.total(*found)
+        looked_up.append(at.add("Gather", at.operand(4), segments))
+    total = at.total(*looked_up)
     normed = _norm(at, "LayerNormalization", total, at.input(5), at.input(6))
     return normed, at.add("growc::MaskIndex", ids, at.input(7)), total
 
 
 def biased(op: str) -> Callable[[Lowering], Results]:
-    """An activation of a sum with a bias. Without a bias there is nothing to take apart."""
+    """An activation of a sum with a bias. Without a bias the node stays."""
 
     def rule(at: Lowering) -> Results:
         if at.input(1) is None:
@@ -76,25 +77,25 @@ def _activated(at: Lowering, value: ir.Value, kind: str, numbers: Sequence[float
 
 
 def _plain(at: Lowering, op: str) -> ir.Value:
-    """What an operator gives before its activation."""
+    """Return an operator's result before its activation."""
     own = {k: v for k, v in at.attributes.items() if not k.startswith("activation")}
     return at.add(op, *(at.input(i) for i in range(3)), **own)
 
 
 def fused_conv(at: Lowering) -> Results:
     """A convolution, another tensor added to it, an activation."""
-    found = at.carry(_plain(at, "Conv"), group="group")
+    convolved = at.carry(_plain(at, "Conv"), group="group")
     kind = at.attributes.get("activation", "")
-    total = at.total(found, at.input(3))
+    total = at.total(convolved, at.input(3))
     result = _activated(at, total, kind, at.attributes.get("activation_params", ())) if kind else total
     return None if result is None else (result,)
 
 
 def fused_gemm(at: Lowering) -> Results:
     """A matrix product and an activation."""
-    found = _plain(at, "Gemm")
+    product = _plain(at, "Gemm")
     numbers = [at.attributes.get(f"activation_{k}", 0.0) for k in ("alpha", "beta")]
-    result = _activated(at, found, at.attributes.get("activation", ""), numbers)
+    result = _activated(at, product, at.attributes.get("activation", ""), numbers)
     return None if result is None else (result,)
 
 
@@ -102,13 +103,13 @@ def fused_gemm(at: Lowering) -> Results:
 
 
 def _heads(at: Lowering, value: ir.Value, attribute: str) -> ir.Value:
-    """(batch, heads, sequence, channels) of an operand, however it is laid out."""
-    made = at.add("growc::SplitHeads", value, num_heads=at.attributes.get(attribute))
-    return at.carry(made, **{attribute: "num_heads"})
+    """Return an operand as (batch, heads, sequence, channels), whatever its layout."""
+    split = at.add("growc::SplitHeads", value, num_heads=at.attributes.get(attribute))
+    return at.carry(split, **{attribute: "num_heads"})
 
 
 def _extended(at: Lowering, past: ir.Value | None, new: ir.Value) -> ir.Value:
-    """A cache with what is new behind it."""
+    """Return a cache with the new entries appended."""
     return at.add("Identity", new) if past is None else at.add("Concat", past, new, axis=2)
 
 
@@ -121,9 +122,9 @@ def _core(
     *others: ir.Value | None,
     multiple: int | None = None,
 ) -> tuple[ir.Value, ir.Value]:
-    """softmax(q·k + bias)·v, and the scores. The others (masks, lengths) are the same for all heads.
+    """Return softmax(q·k + bias)·v, and the scores. The others (masks, lengths) are the same for all heads.
 
-    multiple: of what number onnxruntime demands that a head's channels are one.
+    multiple: the number that must divide a head's channels, as onnxruntime demands.
     """
     given: dict[str, float | None] = {"scale": at.attributes.get("scale") or None, MULTIPLE: multiple}
     masks = [o for o in others if o is not None]
@@ -169,8 +170,8 @@ def multi_head_attention(at: Lowering) -> Results:
     query, key, value = at.operand(0), at.input(1), at.input(2)
 
     def part(packed: ir.Value, index: int) -> ir.Value:
-        made = at.add("growc::Unpack", packed, index=index, num_heads=at.attributes.get("num_heads"))
-        return at.carry(made, num_heads="num_heads")
+        unpacked = at.add("growc::Unpack", packed, index=index, num_heads=at.attributes.get("num_heads"))
+        return at.carry(unpacked, num_heads="num_heads")
 
     if key is None:
         q, k, v = (part(query, i) for i in range(3))
@@ -227,14 +228,14 @@ def grouped_query_attention(at: Lowering) -> Results:
 
 
 def einsum(at: Lowering) -> Results:
-    """More than two operands are multiplied two at a time."""
+    """Einsum of more than two operands, which are multiplied two at a time."""
     operands, result = equation.parse(str(at.attributes["equation"]))
     if len(operands) < 3:
         return None
-    made = at.operand(0)
+    product = at.operand(0)
     for i, two in enumerate(equation.pairwise(operands, result), 1):
-        made = at.add("Einsum", made, at.operand(i), equation=two)
-    return (made,)
+        product = at.add("Einsum", product, at.operand(i), equation=two)
+    return (product,)
 
 
 LOWERINGS: Rules = {

@@ -1,8 +1,8 @@
-"""What fused operators compute and do not give out, made once more beside them.
+"""Inner values of fused operators, recomputed by plain nodes beside them.
 
-Needs: an ONNX file, its weights left where they are. Gives: for each inner value of a fused node (by the name
-that it has when the node is taken apart, growc.dialects.onnx.capture.fused_ops) the plain nodes that make it
-from what the node is given, if onnxruntime has all of them.
+Needs: an ONNX file; its weights are not read. Gives: the plain nodes that compute each inner value of a fused
+node from the node's operands, if onnxruntime has all of them. The key is the name that the value has when the
+node is taken apart (growc.dialects.onnx.capture.fused_ops).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from growc.dialects.onnx.capture.fused_ops import Lowering, makers
 
 @dataclass(frozen=True)
 class Inner:
-    """The nodes that make a value, in order, and the place of the fused node in the file."""
+    """The nodes that compute an inner value, in order, and the index of the fused node in the file."""
 
     nodes: tuple[onnx.NodeProto, ...]
     place: int
 
 
 def inner_values(model: onnx.ModelProto) -> dict[str, Inner]:
-    """Every inner value of the fused nodes of a file's own graph."""
-    found: dict[str, Inner] = {}
+    """Return every inner value of the fused nodes in a file's main graph."""
+    inner: dict[str, Inner] = {}
     if any((n.domain, n.op_type) in LOWERINGS for n in model.graph.node):
         for place, node in enumerate(ir.serde.deserialize_model(model).graph):
-            found |= {name: Inner(nodes, place) for name, nodes in _parts(node)}
-    return found
+            inner |= {name: Inner(nodes, place) for name, nodes in _parts(node)}
+    return inner
 
 
 def _parts(node: ir.Node) -> Iterator[tuple[str, tuple[onnx.NodeProto, ...]]]:
@@ -42,7 +42,7 @@ def _parts(node: ir.Node) -> Iterator[tuple[str, tuple[onnx.NodeProto, ...]]]:
     if rule(lowering) is None:
         return
     for part in lowering.made:
-        part.name = ""  # all of them bear the fused node's
+        part.name = ""  # all parts have the fused node's name
     for part in lowering.made:
         above = makers(part.outputs, lowering.made)
         cone = [n for n in lowering.made if n in above]

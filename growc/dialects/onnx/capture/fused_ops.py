@@ -1,13 +1,14 @@
-"""Fused operators: taken apart before the analysis, whole again in the file that is written.
+"""Fused operators: taken apart before the analysis, restored in the file that is written.
+
+A fused node may hide values that the analysis must see: a residual sum, a bias, projections side by side. The
+plain nodes show them.
 
 Needs: an onnx-ir model. Gives: the same model with plain nodes in place of each fused node of
-growc.dialects.onnx.capture.fused_decompositions, and a `Fused` for each, which knows the way back. A fused
-node may hide what the analysis must see (a residual sum, a bias, projections side by side); the plain nodes
-show it.
+growc.dialects.onnx.capture.fused_decompositions, and a `Fused` for each, which can restore it.
 
-The way back is proved, not assumed: after the weights and attributes of the plain nodes have changed, the
-fused node with its new attributes is taken apart once more, and what comes out must be the changed nodes.
-What it reads then stands where its operands were.
+Restoring is proved, not assumed. After the weights and attributes of the plain nodes have changed, the fused
+node with its new attributes is taken apart once more. The result must equal the changed nodes; it also tells
+which values are the fused node's operands.
 """
 
 from __future__ import annotations
@@ -23,47 +24,47 @@ from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 PART_OF = "growc.part_of"
-"""Key of a plain node's `meta`: the fused operator that it is a part of."""
+"""Key of a plain node's `meta`: the fused operator that it is part of."""
 
 
 UNSIZED = frozenset({"MaskIndex"})
-"""Parts in the neutral domain that ask no size of what they read but those of the model's inputs."""
+"""Operators of the neutral domain that constrain no sizes but those of the model's inputs."""
 
 MICROSOFT = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 
 MULTIPLE = "growc.multiple"
-"""Attribute of a plain node: the last axis of its operands must be a multiple of it."""
+"""Attribute of a plain node: the number that must divide the last axis of its operands."""
 
 
 @dataclass
 class Lowering:
-    """One fused node while it is taken apart: its operands and attributes, and the nodes made so far."""
+    """One fused node while it is taken apart: operands, attributes, and the plain nodes made so far."""
 
     inputs: Sequence[ir.Value | None]
     attributes: Mapping[str, Any]
     name: str = ""
     made: list[ir.Node] = field(default_factory=list)
     carried: dict[str, tuple[ir.Node, str]] = field(default_factory=dict)
-    """Attributes of the fused node that follow an attribute of a plain one."""
+    """Attributes of the fused node that follow an attribute of a plain node."""
 
     @staticmethod
     def of(node: ir.Node) -> Lowering:
-        """A fused node of which nothing is taken apart yet."""
+        """Return the start of a fused node's decomposition, without plain nodes."""
         return Lowering(list(node.inputs), _plain(node), node.name or node.outputs[0].name or node.op_type)
 
     def input(self, i: int) -> ir.Value | None:
-        """Operand i, or None where it is absent."""
+        """Return operand i, or None if it is absent."""
         return self.inputs[i] if i < len(self.inputs) else None
 
     def operand(self, i: int) -> ir.Value:
-        """Operand i, which its operator demands."""
+        """Return operand i, which its operator requires."""
         value = self.input(i)
         assert value is not None
         return value
 
     def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
-        """A node with several results; `growc::Name` is an operator of the neutral domain."""
+        """Add a node with several results. `growc::Name` is an operator of the neutral domain."""
         domain, _, kind = op.rpartition("::")
         given = {k: ir.convenience.convert_attribute(k, v) for k, v in attributes.items() if v is not None}
         node = ir.Node(domain, kind, inputs, given, num_outputs=outputs, name=self.name)
@@ -73,18 +74,18 @@ class Lowering:
         return list(node.outputs)
 
     def add(self, op: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        """A node with one result."""
+        """Add a node with one result."""
         return self.several(op, *inputs, outputs=1, **attributes)[0]
 
     def total(self, *terms: ir.Value | None) -> ir.Value:
-        """The sum of those that are given."""
+        """Return the sum of the terms that are present."""
         total, *others = (t for t in terms if t is not None)
         for term in others:
             total = self.add("Add", total, term)
         return total
 
     def carry(self, value: ir.Value, **names: str) -> ir.Value:
-        """Attributes of the fused node (keys) follow those (by name) of the node that makes `value`."""
+        """Let attributes of the fused node (keys) follow those (by name) of the producer of `value`."""
         node = value.producer()
         assert node is not None
         self.carried |= {own: (node, its) for own, its in names.items()}
@@ -92,30 +93,33 @@ class Lowering:
 
 
 Results = Sequence[ir.Value | None] | None
-"""What stands for the results of a fused node, as far as there is something; None: the node stays."""
+"""The plain values that replace a fused node's results, None for a result without one.
+
+None instead of a sequence: the node stays.
+"""
 
 Rules = Mapping[tuple[str, str], Callable[[Lowering], Results]]
-"""How fused nodes are taken apart, by (domain, operator)."""
+"""The decompositions of fused nodes, by (domain, operator)."""
 
 
 @dataclass
 class Fused:
-    """A fused node and the plain nodes that stand for it."""
+    """A fused node and the plain nodes that replace it."""
 
     node: ir.Node
     rule: Any
     lowering: Lowering
     outputs: list[tuple[ir.Value, ir.Value]]
-    """(result of the fused node, the plain node's result that stands for it)"""
+    """(result of the fused node, result of a plain node that replaces it)"""
     before: dict[str, Any]
-    """The carried attributes as they were."""
+    """The carried attributes before the change."""
     within: Sequence[Mapping[int, ir.Node]]
-    """For each plain node the operands that others of them make."""
+    """For each plain node, its operands that other plain nodes compute."""
 
     def attributes(self) -> dict[str, Any]:
-        """The fused node's attributes after the change."""
-        now = _carried(self.lowering)
-        changed = {name: value for name, value in now.items() if value != self.before.get(name)}
+        """Return the fused node's attributes after the change."""
+        carried = _carried(self.lowering)
+        changed = {name: value for name, value in carried.items() if value != self.before.get(name)}
         return _plain(self.node) | changed
 
     def restore(self) -> None:
@@ -138,7 +142,10 @@ class Fused:
         self._insert()
 
     def on(self, value: Callable[[ir.Value], ir.Value], node: Callable[[ir.Node], ir.Node]) -> Fused:
-        """The same of a copy of the model; `value`, `node`: what stands in it for those of this one."""
+        """Return the same fused node in a copy of the model.
+
+        `value` and `node` return the copy's counterpart of a value or node of this model.
+        """
         old = self.lowering
         inputs = [None if v is None else value(v) for v in old.inputs]
         carried = {own: (node(part), its) for own, (part, its) in old.carried.items()}
@@ -157,11 +164,11 @@ class Fused:
         gone: Collection[ir.Node],
         data: Collection[ir.Value],
     ) -> list[Fused]:
-        """This node as it stands after the layers moved: itself, or a copy in each layer that has all of it.
+        """Return this node after layers have moved: itself, or one copy in each layer with all its values.
 
-        `placed` maps the values of the layers that are gone to those of each new one; `data`: what is fed or
-        made of that, and used. A node that ends behind a layer of which it reads parts is put together of the
-        parts that it reads now, and one that nobody reads any longer is gone.
+        `placed` maps the values of the removed layers to those of each new layer. `data`: the used values
+        that depend on the model's inputs. A node may end behind a layer from which it reads parts; it is then
+        built from the parts that it reads now. A node without readers is dropped.
         """
         if not any(part in gone for part in self.lowering.made):
             if all(part.graph is None for part in self.lowering.made):
@@ -175,7 +182,10 @@ class Fused:
         return [self._copy(values) for values in placed if all(v in values for v in ends)]
 
     def _copy(self, values: Mapping[ir.Value, ir.Value]) -> Fused:
-        """What nothing uses has no copy; what makes constants is found through what reads it."""
+        """Return a copy on other values.
+
+        Unused parts have no copy. The copies of parts that compute constants are found through their readers.
+        """
         parts: dict[ir.Node, ir.Node | None] = {}
         for part, makers in reversed(list(zip(self.lowering.made, self.within, strict=True))):
             made_of = [values[v] for v in part.outputs if v in values]
@@ -185,8 +195,8 @@ class Fused:
                 parts.setdefault(maker, None if operand is None else operand.producer())
         made = [copy for part in self.lowering.made if (copy := parts[part]) is not None]
         name = _name([copy for part, copy in parts.items() if copy is not None and part.outputs[0] in values])
-        found = ((own, parts[part], its) for own, (part, its) in self.lowering.carried.items())
-        carried = {own: (copy, its) for own, copy, its in found if copy is not None}
+        attributes = ((own, parts[part], its) for own, (part, its) in self.lowering.carried.items())
+        carried = {own: (copy, its) for own, copy, its in attributes if copy is not None}
         lowering = Lowering(self.lowering.inputs, self.lowering.attributes, name, made, carried)
         node = ir.Node(
             self.node.domain,
@@ -210,7 +220,7 @@ class Fused:
 
     def _insert(self) -> None:
         last = next(part for part in reversed(self.lowering.made) if part.graph is not None)
-        assert last.graph is not None  # what nothing reads is gone where layers have moved
+        assert last.graph is not None  # parts without readers were removed when layers moved
         last.graph.insert_after(last, self.node)
         for old, made in self.outputs:
             old.name, old.shape, old.type = made.name, made.shape, made.type
@@ -220,22 +230,23 @@ class Fused:
 def lower(model: ir.Model, rules: Rules) -> list[Fused]:
     """Take the fused nodes of a model apart, in place.
 
-    A node that has no rule, or that its rule does not understand, stays. Where nobody reads the results that
-    an operand goes into, the node would still check that operand's sizes, which the analysis does not see:
-    such a node becomes the plain nodes of its other results, or stays as it is where those are not in ONNX.
+    A node stays if it has no rule, or if its rule does not support it. If some results have no reader, the
+    fused node would still check the sizes of the operands behind them, which the analysis does not see. Such
+    a node becomes the plain nodes of its other results, for good; it stays if those are not in ONNX.
     """
-    found = []
+    lowered = []
     for node in list(model.graph.all_nodes()):
         rule = rules.get((node.domain, node.op_type))
         if rule is not None and (fused := _taken_apart(node, rule)) is not None:
-            found.append(fused)
-    return found
+            lowered.append(fused)
+    return lowered
 
 
 def restore(fused: Sequence[Fused], otherwise: Callable[[Fused], bool] = lambda one: False) -> None:
-    """Put all fused nodes back; `otherwise` writes one that cannot be, and says whether it could.
+    """Put all fused nodes back. `otherwise` tries to write one that cannot be restored, and returns whether
+    it could.
 
-    Raises GrowError (G308) naming the node of which neither is possible.
+    Raises GrowError (G308) naming the node if neither is possible.
     """
     for one in fused:
         try:
@@ -249,7 +260,7 @@ def restore(fused: Sequence[Fused], otherwise: Callable[[Fused], bool] = lambda 
 
 
 def in_order(graph: ir.Graph | ir.Function) -> bool:
-    """Whether every node stands behind those that make what it reads."""
+    """Whether every node stands behind the producers of its operands."""
     seen: set[ir.Node] = set()
     for node in graph:
         makers = (v.producer() for v in node.inputs if v is not None)
@@ -288,43 +299,43 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     graph.remove(node, safe=True)
     made = lowering.made
     if unseen:
-        for k, part in enumerate(made[:-1]):  # they stay, and nodes of a file have names of their own
+        for k, part in enumerate(made[:-1]):  # they stay in the file, so each needs its own name
             part.name = f"{lowering.name}.{part.op_type}.{k}"
         return None
     return Fused(node, rule, lowering, outputs, _carried(lowering), [_within(n, made) for n in made])
 
 
 def makers(results: Collection[ir.Value | None], parts: Sequence[ir.Node]) -> set[ir.Node]:
-    """The parts that some results are made by."""
-    read, found = set(results), set[ir.Node]()
+    """Return the parts that compute some results, directly or indirectly."""
+    read, above = set(results), set[ir.Node]()
     for part in reversed(parts):
         if not read.isdisjoint(part.outputs):
-            found.add(part)
+            above.add(part)
             read.update(part.inputs)
-    return found
+    return above
 
 
 def _unseen(lowering: Lowering, alive: Collection[ir.Node]) -> bool:
-    """Whether a fused node asks sizes of an operand that none of these parts reads."""
+    """Whether a fused node checks the sizes of an operand that none of these parts reads."""
     seen = {v for part in alive for v in part.inputs}
     sized = [part for part in lowering.made if part not in alive and part.op_type not in UNSIZED]
     return any(v in lowering.inputs and v not in seen for part in sized for v in part.inputs if v is not None)
 
 
 def detach(nodes: Sequence[ir.Node]) -> None:
-    """Let nodes that are not wanted use nothing."""
+    """Clear the operands of nodes that are not wanted."""
     for node in nodes:
         for i in range(len(node.inputs)):
             node.replace_input_with(i, None)
 
 
 def _name(parts: Sequence[ir.Node]) -> str:
-    """The name of what some nodes are parts of: theirs, without marks that tell them apart."""
+    """Return the name of the fused node that some nodes are parts of: their shortest name."""
     return min((part.name or "" for part in parts), key=len)
 
 
 def _within(node: ir.Node, parts: Collection[ir.Node]) -> dict[int, ir.Node]:
-    """The operands of a node that other parts make."""
+    """Return the operands of a node that other parts compute."""
     makers = ((k, v.producer()) for k, v in enumerate(node.inputs) if v is not None)
     return {k: maker for k, maker in makers if maker is not None and maker in parts}
 
@@ -343,7 +354,7 @@ def _same(
     places: Sequence[ir.Value],
     bound: dict[ir.Value, ir.Value],
 ) -> bool:
-    """Whether a value is made as another one is; operands of the fused node (`places`) are bound."""
+    """Whether two values are computed alike, binding the fused node's operands (`places`) on the way."""
     if wanted is None or found is None:
         return wanted is found
     if wanted in places:

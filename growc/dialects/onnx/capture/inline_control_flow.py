@@ -1,9 +1,9 @@
-"""Bodies in line: the nodes of If, Loop and Scan stand among those of the graph around them.
+"""Control flow in line: the nodes of If, Loop and Scan bodies stand among those of the graph around them.
 
-Needs: an onnx-ir graph. Gives: `Step`s in topological order. In front of the body of a Loop or Scan stands a
-`begin`, whose results are the body's inputs; behind the bodies of every one of them stands an `end`, whose
-operands are the results of the bodies. growc.dialects.onnx.shapes.body_lines says what both do to axes and
-sizes.
+Needs: an onnx-ir graph. Gives: `Step`s in topological order. A `begin` stands in front of the body of a Loop
+or Scan; its results are the body's inputs. An `end` stands behind the bodies of each If, Loop and Scan; its
+operands are the results of the bodies. growc.dialects.onnx.shapes.body_lines describes what both do to axes
+and sizes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any
 import onnx_ir as ir
 
 MADE_OF, STARTS = "made_of", "starts"
-"""Attributes of the steps around a body. For each result the operands that become its elements: none where a
-body changes what it is given. For the results that it carries, the operand that the body started from.
+"""Attributes of the steps around a body.
+
+MADE_OF: for each result, the operands whose elements it takes; none if a body changes them. STARTS: for each
+result that an iteration carries, the operand with its initial value.
 """
 
 Guard = tuple[ir.Value, bool]
-"""The condition of an If, and for which of its values this branch is taken."""
+"""The condition of an If, and its value for which this branch runs."""
 
 
 @dataclass(eq=False)
@@ -35,11 +37,11 @@ class Step:
     guards: tuple[Guard, ...] = ()
     first_place: int = 0
     places: tuple[tuple[ir.Graph, int], ...] = field(default=(), repr=False)
-    """Of an end: the bodies' results, which stand among its operands, as (body, number of the result)."""
+    """Of an end: the results of the bodies among its operands, as (body, index of the result)."""
 
     @property
     def around_body(self) -> bool:
-        """Whether it stands in front of a body or behind one."""
+        """Whether it stands in front of or behind a body."""
         return bool(self.places) or self.op.endswith(" begin")
 
     @property
@@ -48,17 +50,17 @@ class Step:
         return {"If end": (0,), "Loop begin": (0, 1)}.get(self.op, ())
 
     def place(self, operand: int) -> tuple[ir.Graph, int]:
-        """Of an end: which result of which body an operand is."""
+        """Of an end: return the body and the index of the result that an operand is."""
         return self.places[operand - self.first_place]
 
 
 def op_name(node: ir.Node) -> str:
-    """`MatMul` for the default domain, `domain::Name` for others."""
+    """Return `MatMul` for the default domain, `domain::Name` for others."""
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
 def flatten(graph: ir.Graph, guards: tuple[Guard, ...] = ()) -> Iterator[Step]:
-    """All nodes of a graph in order, bodies in line."""
+    """Yield all nodes of a graph in order, bodies in line."""
     for node in graph:
         op = op_name(node)
         if op == "If":
@@ -84,9 +86,9 @@ def _branches(node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[Step]:
         operands += list(body.outputs)
         places += [(body, k) for k in range(len(body.outputs))]
     count = len(node.outputs)
-    made = tuple(tuple(range(1 + k, len(operands), count)) for k in range(count))
+    made_of = tuple(tuple(range(1 + k, len(operands), count)) for k in range(count))
     yield Step(
-        "If end", node, tuple(operands), tuple(node.outputs), {MADE_OF: made}, guards, 1, tuple(places)
+        "If end", node, tuple(operands), tuple(node.outputs), {MADE_OF: made_of}, guards, 1, tuple(places)
     )
 
 
@@ -111,6 +113,6 @@ def _iteration(op: str, node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[St
     places = tuple((body, k) for k in range(len(body.outputs)))
     results = len(body.outputs)
     starts = {k: results + first + k for k in carried}
-    made = tuple((leave + k, starts[k]) if k in starts else (leave + k,) for k in range(len(node.outputs)))
-    end = attributes | {"results": results, MADE_OF: made, STARTS: starts}
+    made_of = tuple((leave + k, starts[k]) if k in starts else (leave + k,) for k in range(len(node.outputs)))
+    end = attributes | {"results": results, MADE_OF: made_of, STARTS: starts}
     yield Step(f"{op} end", node, operands, tuple(node.outputs), end, guards, 0, places)

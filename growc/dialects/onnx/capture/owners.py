@@ -1,7 +1,7 @@
-"""Whose a node or constant is: one layer's, or nobody's in particular.
+"""Owners: the one layer that a node or constant belongs to, if there is one.
 
-Needs: a model, the nodes of each layer. Gives: `Owners`. What several layers use, and what anything outside
-of the layers uses, has no owner: copies of a layer share it.
+Needs: a model, the nodes of each layer. Gives: `Owners`. Values used by several layers, or outside of all
+layers, have no owner: copies of a layer share them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from growc.ir.traits import SIZES
 Place = tuple[int, int]
 """(run, layer)"""
 SIZE: Place = (-1, -1)
-"""In the place of a layer: what asks for sizes alone works for none."""
+"""Takes the place of a layer for nodes that read only sizes: they work for no layer."""
 NOBODY: frozenset[Place | None] = frozenset([None])
-"""Whose that is which layers only share."""
+"""The users of a value that is used outside of all layers, or by no one layer."""
 
 
 class Owners:
-    """`home`: the layer of each of the layers' own nodes. `data`: what depends on what is fed."""
+    """The layers that values and nodes belong to.
+
+    `home`: the layer of each of the layers' own nodes. `data`: values that depend on the model's inputs.
+    """
 
     def __init__(self, graph: ir.Graph, home: Mapping[ir.Node, Place], data: Collection[ir.Value]) -> None:
         self.home, self.data = home, data
@@ -35,36 +38,40 @@ class Owners:
                 self.static.add(node)
         self.working: dict[ir.Value, frozenset[Place | None]] = {}
         for value in [*graph.initializers.values(), *(v for n in self.static for v in n.outputs)]:
-            self.users(value)  # now: copies of bodies will read it too
+            self.users(value)  # cached now, because copies of bodies will read the value too
 
     def is_static(self, value: ir.Value) -> bool:
-        """Whether a value is made of stored tensors alone."""
+        """Whether a value is computed from stored tensors alone."""
         return constant_of(value) is not None or value.producer() in self.static
 
     def of(self, value: ir.Value) -> Place | None:
-        """The one layer that a constant, or an input of the model, belongs to. Who asks for its size does
-        not count.
+        """Return the one layer that a constant, or an input of the model, belongs to.
+
+        Users that read only its size do not count.
         """
         users = self.users(value)
         return next(iter(users)) if len(users) == 1 else None
 
     def users(self, value: ir.Value) -> frozenset[Place | None]:
-        """The layers that a value works for, through what is made of stored tensors alone; None for what is
-        in none, and for an output of the model.
+        """Return the layers that use a value, directly or through values computed from stored tensors alone.
+
+        None stands for a user outside of all layers, and for an output of the model.
         """
         if value not in self.working:
-            found = set(NOBODY) if value.is_graph_output() else set()
+            layers = set(NOBODY) if value.is_graph_output() else set()
             for node in {self.outer.get(use.node, use.node) for use in value.uses()}:
                 if node in self.static and node.outputs:
-                    found |= {user for made in node.outputs for user in self.users(made) or NOBODY}
+                    layers |= {user for output in node.outputs for user in self.users(output) or NOBODY}
                 elif (user := self.user(node)) != SIZE:
-                    found.add(user)
-            self.working[value] = frozenset(found)
+                    layers.add(user)
+            self.working[value] = frozenset(layers)
         return self.working[value]
 
     def common(self, value: ir.Value) -> frozenset[Place]:
-        """The layers that a stored tensor belongs to together: of several runs the one of the same number, as
-        where a model runs its layers more than once. Nothing where it belongs to one, or to none.
+        """Return the layers that share a stored tensor as one: those of the same number in several runs.
+
+        This is the case if a model runs its layers more than once. The result is empty if the tensor belongs
+        to one layer, or to none.
         """
         users = self.users(value)
         places = frozenset(user for user in users if user is not None)
@@ -72,8 +79,9 @@ class Owners:
         return places if alike else frozenset()
 
     def user(self, node: ir.Node) -> Place | None:
-        """The layer that a node works for, which is in no body and reads more than stored tensors; SIZE where
-        it asks for nothing else.
+        """Return the layer that a node works for; SIZE if the node reads only sizes.
+
+        The node lies in no body and reads more than stored tensors.
         """
         if node in self.home:
             return self.home[node]
@@ -83,24 +91,24 @@ class Owners:
         return beside if beside is not None and beside[0] in self.several else None
 
     def alone(self, node: ir.Node) -> Place | None:
-        """The one layer that all results of a node belong to."""
+        """Return the one layer that all results of a node belong to."""
         owners = {self.of(v) for v in node.outputs}
         return owners.pop() if len(owners) == 1 else None
 
 
 def enclosing(graph: ir.Graph) -> dict[ir.Node, ir.Node]:
-    """For every node of a body the node of the outermost graph that it lies in."""
+    """Return, for every node in a body, the node of the outermost graph that contains it."""
     return {inner: node for node in graph for inner in around(node)}
 
 
 def around(node: ir.Node) -> Iterator[ir.Node]:
-    """The nodes in the bodies of a node."""
+    """Yield the nodes in the bodies of a node."""
     for body in bodies(node):
         yield from body.all_nodes()
 
 
 def read_around(node: ir.Node) -> Iterator[ir.Value]:
-    """What the bodies of a node read from the scopes around it, and give out of these."""
+    """Yield the values of outer scopes that the bodies of a node read or give out."""
     for body in bodies(node):
         inner = list(body.all_nodes())
         own = {v for n in inner for v in n.outputs}
@@ -111,7 +119,7 @@ def read_around(node: ir.Node) -> Iterator[ir.Value]:
 
 
 def bodies(node: ir.Node) -> Iterator[ir.Graph]:
-    """The bodies of a node."""
+    """Yield the bodies of a node."""
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:
             yield attribute.as_graph()

@@ -1,8 +1,9 @@
 """Quantised weights in a file: integers, scales and zero points, as one weight of real numbers.
 
-Needs: a node that makes real numbers of them, with constants as its operands: DequantizeLinear, or what
-stands for the weight of a fused operator (growc.dialects.onnx.capture.quantised_decompositions). Gives:
-`Stored`, with the real numbers for the analysis, and the operands of the result for emission.
+Needs: a node that turns them into real numbers, with constants as its operands. It is a DequantizeLinear, or
+the node that stands for the weight of a fused operator
+(growc.dialects.onnx.capture.quantised_decompositions). Gives: `Stored`, with the real numbers for the
+analysis, and the operands of the result for emission.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from growc.plans.quantised import Blocks, Quantised, real, requantised
 DEQUANTIZE = frozenset(
     {"DequantizeLinear", "com.microsoft::DequantizeLinear", "growc::Shift", "growc::Unpacked"}
 )
-"""Operators that make real numbers of integers, which `stored` knows the form of."""
+"""Operators that turn integers into real numbers, in formats that `stored` knows."""
 _INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT32"})
 
 
@@ -30,7 +31,7 @@ _INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT
 class Stored(Quantised):
     """One quantised weight. `integers`, `scales` and `zeros` are tensors as they stand in the file.
 
-    `twins` are other nodes that make the same of them.
+    `twins` are other nodes that compute the same weight from them.
     """
 
     node: ir.Node
@@ -67,25 +68,25 @@ class Stored(Quantised):
         return np.asarray(self.zeros.numpy()).astype(np.int64).reshape(shape)
 
     def attributes(self, plan: WeightPlan) -> dict[str, int]:
-        """Attributes of the node that tell sizes."""
+        """Return the node's attributes that hold sizes."""
         return {}
 
     def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
-        """The operands of the result, in the order of the node; computed when they are asked for."""
+        """Return the operands of the result, in the order of the node, computed on demand."""
         scales, zeros = (self.small(tensor, plan) for tensor in (self.scales, self.zeros))
-        made = [
+        operands = [
             self.tensor(self.integers, lambda: self.grown_data(plan), plan.after),
             self.tensor(self.scales, lambda: self.grown_blocks(plan)[0], scales),
             self.tensor(self.zeros, lambda: self.grown_blocks(plan)[1], zeros),
         ]
-        return made[:1] + made[2:] if self.node.op_type == "Shift" else made
+        return operands[:1] + operands[2:] if self.node.op_type == "Shift" else operands
 
     def nbytes(self, plan: WeightPlan) -> int:
-        """How many bytes the tensors of the result have."""
+        """The size of the result's tensors in bytes."""
         return sum(int(tensor.nbytes) for tensor in self.grown(plan) if tensor is not None)
 
     def zeroed(self) -> ir.TensorProtocol | None:
-        """The integers, where all that they stand for is zero: their zero points."""
+        """Return integers that all stand for zero: their zero points."""
         return self.tensor(self.integers, self.middles, shape_of(self.integers))
 
     def middles(self) -> Array:
@@ -101,7 +102,7 @@ class Stored(Quantised):
         return self.blocks.grown(plan, self.scale(), self.zero())
 
     def small(self, tensor: ir.TensorProtocol | None, plan: WeightPlan) -> tuple[int, ...]:
-        """The shape in which scales or zero points of the result are stored."""
+        """Return the shape in which the scales or zero points of the result are stored."""
         rank, whole = 0 if tensor is None else len(tensor.shape), self.blocks.shape(plan.after)
         return whole if rank == len(whole) > 1 else tuple(d for d in whole if d > 1) or (1,) * rank
 
@@ -109,7 +110,7 @@ class Stored(Quantised):
     def tensor(
         old: ir.TensorProtocol | None, compute: Callable[[], Array], shape: tuple[int, ...]
     ) -> ir.TensorProtocol | None:
-        """A tensor of the type of `old`."""
+        """Return a tensor of the type of `old`, computed on demand; None if `old` is None."""
         if old is None:
             return None
         dtype = old.dtype
@@ -124,11 +125,11 @@ class Stored(Quantised):
 
 
 class Packed(Stored):
-    """Integers of `bits` bits, several in a byte, rows of K elements one after the other."""
+    """A weight whose integers of `bits` bits share bytes, in rows of K elements one after the other."""
 
     @property
     def bits(self) -> int:
-        """Bits of one element."""
+        """The bits of one element."""
         return self.node.attributes.get_int("bits", 4)
 
     def data(self) -> Array:
@@ -137,7 +138,7 @@ class Packed(Stored):
         return unpacked(rows, self.bits)[:, : self.shape[1]]
 
     def zero(self) -> Array:
-        """The zero points, unpacked; without any, the middle."""
+        """The zero points, unpacked; the middle of the range if none are stored."""
         shape = self.blocks.shape(self.shape)
         if self.zeros is None:
             return np.full(shape, 1 << (self.bits - 1), dtype=np.int64)
@@ -145,18 +146,18 @@ class Packed(Stored):
         return unpacked(rows, self.bits)[:, : shape[1]].astype(np.int64)
 
     def zeroed(self) -> ir.TensorProtocol | None:
-        """Bytes of zero points."""
+        """Return packed zero points, which all stand for zero."""
         shape = shape_of(self.integers)
         width = math.prod(shape) // self.shape[0]
         return self.tensor(self.integers, lambda: packed(self.middles(), self.bits, width), shape)
 
     def attributes(self, plan: WeightPlan) -> dict[str, int]:
-        """The sizes of the weight, where the node tells them."""
+        """Return the sizes of the weight, if the node has them as attributes."""
         named = {"N": plan.after[0], "K": plan.after[1]}
         return {name: size for name, size in named.items() if name in self.node.attributes}
 
     def grown(self, plan: WeightPlan) -> list[ir.TensorProtocol | None]:
-        """Bytes of the integers, scales, bytes of the zero points."""
+        """Return the packed integers, the scales, and the packed zero points."""
         rows, count = self.blocks.shape(plan.after)
         blob = shape_of(self.integers)[2:]  # the bytes of a block, where each has an axis
         shape = (rows, count, *blob) if blob else (rows, plan.after[1] * self.bits // 8)
@@ -180,13 +181,13 @@ class Packed(Stored):
 
 
 def unpacked(rows: Array, bits: int) -> Array:
-    """The elements of rows of bytes, the lowest bits first."""
+    """Return the elements of rows of bytes, the lowest bits first."""
     parts = [(rows >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
     return np.stack(parts, axis=-1).reshape(rows.shape[0], -1)
 
 
 def packed(values: Array, bits: int, width: int) -> Array:
-    """Rows of `width` bytes that hold the elements, the lowest bits first."""
+    """Return rows of `width` bytes that hold the elements, the lowest bits first."""
     each = 8 // bits
     whole = np.zeros((values.shape[0], width * each), dtype=np.uint8)
     whole[:, : values.shape[1]] = np.clip(values, 0, (1 << bits) - 1).astype(np.uint8)
@@ -195,7 +196,7 @@ def packed(values: Array, bits: int, width: int) -> Array:
 
 
 def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> Stored | None:
-    """The weight that a node makes of constants; None where its form is not known."""
+    """Return the weight that a node computes from constants; None if its format is not known."""
     integers, given = operands[0], [*operands[1:], None, None]
     assert integers is not None, "what makes a weight of integers reads them first"
     if op == "growc::Unpacked":

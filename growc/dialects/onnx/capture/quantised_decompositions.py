@@ -1,8 +1,8 @@
-"""How operators on quantised tensors are taken apart: real numbers in the middle, rounding around them.
+"""Decompositions of operators on quantised tensors: real numbers in the middle, rounding around them.
 
-See growc.dialects.onnx.capture.fused_decompositions. `growc::Shift` subtracts a zero point, `growc::Unpacked`
-gives the real numbers of integers that are stored several in a byte, `growc::Rounded` rounds to steps that
-the extremes of its operand decide: `growc::Largest` and `growc::Least`, of its numbers and zero.
+See growc.dialects.onnx.capture.fused_decompositions. `growc::Shift` subtracts a zero point. `growc::Unpacked`
+returns the real numbers of integers that share bytes. `growc::Rounded` rounds to steps that the extremes of
+its operand decide. `growc::Largest` and `growc::Least` are these extremes, of the operand's numbers and zero.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from growc.dialects.onnx.operators.table import has
 from growc.ir.traits import QUANTISE, WHOLE
 
 _ROUNDING = ("DynamicQuantize", "QLinear", "QGemm")
-"""How the names of operators begin that quantise what they compute."""
+"""Prefixes of the names of operators that quantise their results."""
 
 
 def rounds(node: ir.Node) -> bool:
-    """Whether an operator rounds what it computes to whole numbers."""
+    """Whether an operator rounds its results to whole numbers."""
     return has(node, WHOLE, QUANTISE) or node.op_type.startswith(_ROUNDING)
 
 
 def _real(at: Lowering, first: int, axis: int = 1) -> ir.Value:
-    """Integers, scale and zero point, which stand side by side."""
+    """Return the real numbers of an integer operand, whose scale and zero point stand next to it."""
     return at.add("DequantizeLinear", *(at.input(first + k) for k in range(3)), axis=axis)
 
 
@@ -34,7 +34,7 @@ def _rounded(at: Lowering, value: ir.Value, first: int) -> ir.Value:
 
 
 def _dynamic(at: Lowering, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Integers, step and zero point of a tensor that is rounded by its own extremes."""
+    """Return the integers, step and zero point of a tensor that is quantised by its own extremes."""
     top, bottom = (at.add(op, x, keepdims=0) for op in ("growc::Largest", "growc::Least"))
     return (
         at.add("growc::Rounded", x, top, bottom),
@@ -44,30 +44,30 @@ def _dynamic(at: Lowering, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def _bias(at: Lowering, place: int) -> ir.Value | None:
-    """A bias of integers, which has the scales of both factors."""
+    """Return an integer bias as real numbers. Its scale is the product of both factors' scales."""
     bias = at.input(place)
     return None if bias is None else at.add("growc::Shift", bias)
 
 
 def dynamic_quantize_linear(at: Lowering) -> Results:
-    """Rounding by the extremes of the whole tensor."""
+    """Quantisation by the extremes of the whole tensor."""
     return _dynamic(at, at.operand(0))
 
 
 def matmul_integer(at: Lowering) -> Results:
-    """A product of integers less their zero points."""
+    """A product of integers minus their zero points."""
     a, b = (at.add("growc::Shift", at.operand(i), at.input(i + 2)) for i in range(2))
     return (at.add("MatMul", a, b),)
 
 
 def matmul_integer_to_float(at: Lowering) -> Results:
-    """A product of integers with scales, as real numbers."""
+    """A product of integers with scales, as real numbers, plus a bias."""
     a, b = (at.add("DequantizeLinear", *(at.input(i + k) for k in (0, 2, 4)), axis=1) for i in range(2))
     return (at.total(at.add("MatMul", a, b), at.input(6)),)
 
 
 def dynamic_quantize_matmul(at: Lowering) -> Results:
-    """A product with a quantised weight of what is rounded on the way."""
+    """A product of an activation, quantised on the way, with a quantised weight."""
     whole, step, zero = _dynamic(at, at.operand(0))
     real = at.add("Mul", at.add("growc::Shift", whole, zero), step)
     weight = at.add("DequantizeLinear", *(at.input(i) for i in (1, 2, 3)), axis=1)
@@ -75,45 +75,45 @@ def dynamic_quantize_matmul(at: Lowering) -> Results:
 
 
 def qlinear_matmul(at: Lowering) -> Results:
-    """A product, rounded."""
+    """A matrix product, quantised."""
     return (_rounded(at, at.add("MatMul", _real(at, 0), _real(at, 3)), 6),)
 
 
 def qlinear_conv(at: Lowering) -> Results:
-    """A convolution, rounded."""
+    """A convolution, quantised."""
     bias = _bias(at, 8)
-    found = at.add("Conv", _real(at, 0), _real(at, 3, axis=0), bias, **at.attributes)
-    return (_rounded(at, at.carry(found, group="group"), 6),)
+    convolved = at.add("Conv", _real(at, 0), _real(at, 3, axis=0), bias, **at.attributes)
+    return (_rounded(at, at.carry(convolved, group="group"), 6),)
 
 
 def qlinear_pair(op: str) -> Callable[[Lowering], Results]:
-    """An elementwise operator of two tensors, rounded."""
+    """An elementwise operator on two tensors, quantised."""
     return lambda at: (_rounded(at, at.add(op, _real(at, 0), _real(at, 3)), 6),)
 
 
 def qlinear_function(op: str) -> Callable[[Lowering], Results]:
-    """A function of one tensor, rounded."""
+    """A function of one tensor, quantised."""
     return lambda at: (_rounded(at, at.add(op, _real(at, 0), **at.attributes), 3),)
 
 
 def qlinear_pool(at: Lowering) -> Results:
-    """The mean of each channel, rounded."""
+    """The mean of each channel, quantised."""
     if at.attributes.get("channels_last", 0):
         return None
     return (_rounded(at, at.add("GlobalAveragePool", _real(at, 0)), 3),)
 
 
 def qgemm(at: Lowering) -> Results:
-    """A matrix product with a bias, rounded where there is a scale for the result."""
+    """A matrix product with a bias, quantised if there is a scale for the result."""
     bias = _bias(at, 6)
     weight = _real(at, 3, axis=0 if at.attributes.get("transB") else 1)
-    found = at.add("Gemm", _real(at, 0), weight, bias, **at.attributes)
-    return (found if at.input(7) is None else _rounded(at, found, 7),)
+    product = at.add("Gemm", _real(at, 0), weight, bias, **at.attributes)
+    return (product if at.input(7) is None else _rounded(at, product, 7),)
 
 
 def matmul_nbits(at: Lowering) -> Results:
-    """A product with a weight (N, K) of a few bits, one scale for each block of K."""
-    if at.input(4) is not None:  # channels in an order of their own
+    """A product with a weight (N, K) of a few bits, with one scale for each block of K."""
+    if at.input(4) is not None:  # `g_idx` orders the channels
         return None
     own = {name: at.attributes.get(name) for name in ("K", "N", "bits", "block_size")}
     weight = at.add("growc::Unpacked", at.operand(1), at.operand(2), at.input(3), **own)
@@ -147,4 +147,4 @@ QUANTISED: Rules = {
     (MICROSOFT, "MatMulNBits"): matmul_nbits,
     (MICROSOFT, "GatherBlockQuantized"): gather_block_quantized,
 }
-"""The operators, by domain and name."""
+"""The decompositions of quantised operators, by (domain, operator)."""

@@ -1,8 +1,8 @@
-"""Gains that are stored as their distance from a number: the model adds it wherever they are used.
+"""Gains that are stored as their distance from a number, which the model adds at every use.
 
-A factor of such a gain is no factor of what is stored. So the number is the weight's own (`Weight.shift`),
-and the sum stands in no graph that is analysed: maps act on it, and what is stored is the result less the
-number.
+A factor of such a gain is no factor of the stored tensor. So the number belongs to the weight
+(`Weight.shift`), and the analysed graph does not contain the sum. Maps act on the gain; the file stores the
+gain less the number.
 
 Needs: an onnx-ir graph. Gives: `Shifts`.
 """
@@ -22,37 +22,37 @@ from growc.dialects.onnx.operators.table import backward, has
 from growc.ir.traits import SAME, TAKE, TURN, VIEW
 
 ON_ITS_WAY = (SAME, VIEW, TURN, TAKE)
-"""Traits of what a weight may pass on its way to its use; each use gets its own copy of the chain."""
+"""Traits of operators that may stand between a weight and its use. Each use gets its own chain."""
 
 
 @dataclass(frozen=True)
 class Shifts:
-    """`of`: the number by stored tensor. `sums`: for each sum with it, what it is added to."""
+    """The shifted gains. `of`: the number for each stored tensor. `sums`: for each sum, its other operand."""
 
     of: Mapping[ir.Value, float]
     sums: Mapping[ir.Value, ir.Value]
 
 
 def shifts(graph: ir.Graph) -> Shifts:
-    """The stored vectors of which every use adds one and the same number first."""
+    """Return the stored vectors to which every use first adds the same number."""
     numbers: dict[ir.Value, list[float]] = defaultdict(list)
     sums: dict[ir.Value, tuple[ir.Value, ir.Value]] = {}
     for node in graph:
-        found = _sum(node)
-        if found is not None:
-            root, operand, number = found
+        addition = _sum(node)
+        if addition is not None:
+            root, operand, number = addition
             numbers[root].append(number)
             sums[node.outputs[0]] = root, operand
-    kept = {
+    shifted = {
         root: given[0]
         for root, given in numbers.items()
         if len(set(given)) == 1 and given[0] and _uses(root) == len(given)
     }
-    return Shifts(kept, {total: operand for total, (root, operand) in sums.items() if root in kept})
+    return Shifts(shifted, {total: operand for total, (root, operand) in sums.items() if root in shifted})
 
 
 def _sum(node: ir.Node) -> tuple[ir.Value, ir.Value, float] | None:
-    """(stored vector, operand, number) of a sum of a stored vector and a number."""
+    """Return (stored vector, operand, number) if a node adds a number to a stored vector."""
     if op_name(node) != "Add" or len(node.inputs) != 2 or node.outputs[0].is_graph_output():
         return None
     for operand, other in (tuple(node.inputs), tuple(node.inputs)[::-1]):
@@ -64,7 +64,7 @@ def _sum(node: ir.Node) -> tuple[ir.Value, ir.Value, float] | None:
 
 
 def _root(value: ir.Value) -> ir.Value | None:
-    """The stored vector that a value is, through layout operators."""
+    """Return the stored vector behind layout operators, or None."""
     value = backward(value, lambda node: has(node, *ON_ITS_WAY))
     tensor = constant_of(value)
     vector = tensor is not None and tensor.dtype in REAL and sum(d > 1 for d in shape_of(tensor)) == 1
@@ -72,7 +72,7 @@ def _root(value: ir.Value) -> ir.Value | None:
 
 
 def _uses(value: ir.Value) -> int:
-    """How many nodes use a stored tensor, those behind layout operators included."""
+    """Count the nodes that use a stored tensor, including those behind layout operators."""
     count = int(value.is_graph_output())
     for use in value.uses():
         through = has(use.node, *ON_ITS_WAY) and use.idx == 0

@@ -1,11 +1,11 @@
-"""Tensors that are stretched once and read in several places: each reader gets its own while a model is open.
+"""Shared broadcasts: each reader gets its own while a model is open.
 
-Exporters compute once what equal calls of several layers give. The axes that an Expand adds, or those of a
-tensor of zeros, are whatever its reader has there, so one of them would tie the heads of all layers that it
-serves.
+Exporters compute a broadcast once for equal calls in several layers. The axes that an Expand adds, or those
+of a tensor of zeros, take their role from the reader. One shared tensor would so tie the heads of all layers
+that read it.
 
-Needs: an onnx-ir model. Gives: the same with one for each reader; those that are still equal when it is
-written are one again.
+Needs: an onnx-ir model. Gives: the same model with one broadcast for each reader. Broadcasts that are still
+equal when the model is written are merged again.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor
 from growc.ir.naming import unused
 
 PARTED = "growc.parted"
-"""Key of a node's `meta`: the name of the one result that it stood for in the source."""
+"""Key of a node's `meta`: the name of the result that it shared with others in the source."""
 
 
 MAKING = frozenset({"Expand", "ConstantOfShape"})
-"""Operators whose results have axes that nothing but their reader asks for. Tile repeats others too."""
+"""Operators whose results have axes that only their reader determines. Tile repeats other axes too."""
 
 MOVING = frozenset({"Transpose", "Cast", "Identity", "Unsqueeze", "Squeeze"})
 """Operators that only move such a tensor. Reshape may join these axes with others."""
 
 
 def part(model: ir.Model) -> None:
-    """Give every reader of a stretched tensor one of its own."""
-    made: dict[ir.Node, None] = {}
+    """Give every reader of a broadcast tensor its own copy."""
+    broadcasts: dict[ir.Node, None] = {}
     for node in model.graph.all_nodes():
         source = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
-        if op_name(node) in MAKING or (op_name(node) in MOVING and source in made):
-            made[node] = None
-    taken = names_in(model) if made else set()
-    for node in reversed(made):
+        if op_name(node) in MAKING or (op_name(node) in MOVING and source in broadcasts):
+            broadcasts[node] = None
+    taken = names_in(model) if broadcasts else set()
+    for node in reversed(broadcasts):
         result, graph = node.outputs[0], node.graph
         others = list(result.uses())[0 if result.is_graph_output() else 1 :]
         if not others or graph is None:
@@ -50,12 +50,12 @@ def part(model: ir.Model) -> None:
 
 
 def names_in(model: ir.Model) -> set[str | None]:
-    """All names of nodes and values."""
+    """Return all names of nodes and values."""
     nodes = list(model.graph.all_nodes())
-    found = {n.name for n in nodes} | {
+    names = {n.name for n in nodes} | {
         v.name for n in nodes for v in [*n.inputs, *n.outputs] if v is not None
     }
-    return found | {v.name for scope in model.graphs() for v in [*scope.inputs, *scope.initializers.values()]}
+    return names | {v.name for scope in model.graphs() for v in [*scope.inputs, *scope.initializers.values()]}
 
 
 def _copy(node: ir.Node, taken: set[str | None]) -> ir.Node:
@@ -63,19 +63,19 @@ def _copy(node: ir.Node, taken: set[str | None]) -> ir.Node:
     name = unused(f"{node.name}.copy", taken) if node.name else node.name
     copy = ir.Node(node.domain, node.op_type, node.inputs, given, num_outputs=1, name=name)
     copy.meta.update(node.meta)
-    made = copy.outputs[0]
-    made.name, made.type = unused(f"{result.name}.copy", taken), result.type
-    made.shape = None if result.shape is None else result.shape.copy()
+    output = copy.outputs[0]
+    output.name, output.type = unused(f"{result.name}.copy", taken), result.type
+    output.shape = None if result.shape is None else result.shape.copy()
     return copy
 
 
 def rejoin(model: ir.Model) -> None:
-    """Let those that were one be one again, where they still make the same of the same."""
-    kept: dict[tuple[str, ir.Graph | ir.Function], list[ir.Node]] = defaultdict(list)
+    """Merge broadcasts that were one in the source and still compute the same from the same operands."""
+    by_name: dict[tuple[str, ir.Graph | ir.Function], list[ir.Node]] = defaultdict(list)
     for node in list(model.graph.all_nodes()):
         if PARTED not in node.meta or node.graph is None:
             continue
-        known = kept[node.meta[PARTED], node.graph]
+        known = by_name[node.meta[PARTED], node.graph]
         first = next((one for one in known if _equal(one.outputs[0], node.outputs[0])), None)
         if first is None:
             known.append(node)
@@ -85,7 +85,7 @@ def rejoin(model: ir.Model) -> None:
 
 
 def _equal(a: ir.Value | None, b: ir.Value | None) -> bool:
-    """Whether values are one, constants of equal numbers, or made of equal ones by equal nodes."""
+    """Whether two values are the same value, equal constants, or computed alike from equal values."""
     if a is None or b is None or a is b:
         return a is b
     mine, its = constant_of(a), constant_of(b)

@@ -1,13 +1,13 @@
-"""State pairs: inputs that take what an output of the step before gave (key/value caches, recurrent states).
+"""State pairs: inputs that take an output of the step before (key/value caches, recurrent states).
 
 Needs: a graph of onnx-ir. Gives: for each such input, the output that carries it on. A pair is found by what
 the graph does, never by names. An input is a state if
 
-1. it comes by operators that only move elements to one that puts something new beside or over it (Concat,
-   ScatterND, an attention operator's past, an LSTM's initial state), and the result comes to an output in the
-   same way; what is so joined is no residual stream, to which something is added; or
-2. it is given back untouched, and is read by nothing but products of two activations (the keys and values
-   of a cross attention).
+1. it reaches, through operators that only move elements, one that puts something new beside or over it
+   (Concat, ScatterND, an attention operator's past, an LSTM's initial state), and the result reaches an
+   output in the same way; the joined value is no residual stream, to which something is added; or
+2. it is given back untouched, and is read only by products of two activations (the keys and values of a
+   cross attention).
 """
 
 from __future__ import annotations
@@ -38,30 +38,31 @@ PASTS: dict[tuple[str, str], dict[int, int]] = {
     ("com.microsoft", "MultiHeadAttention"): {6: 1, 7: 2},
     ("com.microsoft", "GroupQueryAttention"): {3: 1, 4: 2},
 }
-"""Operators that carry a state on: the operand that it is, and the result that takes its place.
+"""Operators that carry a state on: the operand that holds it, and the result that takes its place.
 
-Lists, as the next ones are: files are read as they stand too, and what capture takes apart has no row.
+These are lists rather than traits, as are the next ones. Files are also read as they stand, and the table has
+no rows for operators that capture takes apart.
 """
 
 GROWING = frozenset({"Concat", "Attention", "MultiHeadAttention", "GroupQueryAttention"})
-"""Operators behind which a state is longer than before."""
+"""Operators whose result holds a longer state than their operand."""
 
 SCALES = ("multiply", "divide")
 PRODUCTS = frozenset({"MatMul", "Gemm", "Einsum", "Attention", "FusedMatMul"})
 
 
 class Carry(NamedTuple):
-    """The output that carries a state on, and the node that joins something new to it, if there is one."""
+    """The output that carries a state on, and the node that joins something new to it, if any."""
 
     output: ir.Value
     by: ir.Node | None
 
 
 def state_pairs(graph: ir.Graph) -> dict[ir.Value, Carry]:
-    """What carries on every input that is a state. No output stands twice."""
+    """Return what carries each input state on. No output stands twice."""
     moving = moving_values(graph)
     free = set(graph.outputs)
-    found: dict[ir.Value, Carry] = {}
+    pairs: dict[ir.Value, Carry] = {}
     for value in graph.inputs:
         if value.is_initializer() or value.dtype is None or not value.dtype.is_floating_point():
             continue
@@ -69,14 +70,16 @@ def state_pairs(graph: ir.Graph) -> dict[ir.Value, Carry]:
             shapes = value.shape, carry.output.shape
             alike = shapes[0] is None or shapes[1] is None or len(shapes[0]) == len(shapes[1])
             if alike and (carry.by is not None or _is_memory(value, moving)):
-                found[value] = carry
+                pairs[value] = carry
                 free.remove(carry.output)
                 break
-    return found
+    return pairs
 
 
 def moving_values(graph: ir.Graph) -> set[ir.Value]:
-    """The values of the outer graph that depend on what is fed, and not only on its shape."""
+    """Return the values of the outer graph that depend on elements of the inputs, not only on their
+    shapes.
+    """
     moving = {value for value in graph.inputs if value.name not in graph.initializers}
     for node in graph:
         nested = any(
@@ -90,7 +93,7 @@ def moving_values(graph: ir.Graph) -> set[ir.Value]:
 
 
 def _arrivals(start: ir.Value, outputs: set[ir.Value], moving: set[ir.Value]) -> Iterator[Carry]:
-    """The outputs that a value is carried to, and the first node on the way that joins something to it."""
+    """Yield the outputs that carry a value, each with the first node that joins something to it."""
 
     def behind(carry: Carry) -> Iterator[Carry]:
         for use in carry.output.uses():
@@ -103,11 +106,11 @@ def _arrivals(start: ir.Value, outputs: set[ir.Value], moving: set[ir.Value]) ->
 
 
 def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tuple[ir.Value, bool]]:
-    """What takes the place of an operand behind a node, and whether something new stands beside it."""
+    """Yield the results that take an operand's place, and whether the node joins something new to them."""
     result = PASTS.get((node.domain, node.op_type), {}).get(operand)
     if has(node, *MOVES) and operand == 0:
         yield from ((output, False) for output in node.outputs)
-    elif node.op_type == "If" and operand:  # of growc.dialects.onnx.files.bodies: one of its operands
+    elif node.op_type == "If" and operand:  # it stands for one operand (growc.dialects.onnx.files.bodies)
         yield node.outputs[0], False
     elif has(node, JOIN):
         yield node.outputs[0], _joins(node, moving)
@@ -116,13 +119,13 @@ def _carried(node: ir.Node, operand: int, moving: set[ir.Value]) -> Iterator[tup
 
 
 def _is_stream(value: ir.Value, moving: set[ir.Value]) -> bool:
-    """Whether anything is added to a value, or to what the operators around it made it from."""
+    """Whether anything is added to a value, or to the value that the operators around it moved."""
     source = backward(value, _moves)
     return any(has(node, SUM) and _joins(node, moving) for node in _users(source, _moves))
 
 
 def _joins(node: ir.Node, moving: set[ir.Value]) -> bool:
-    """Whether a node has two operands that move, or more."""
+    """Whether at least two operands of a node move."""
     return len(list(islice((v for v in node.inputs if v in moving), 2))) > 1
 
 
@@ -147,7 +150,7 @@ def _scales(node: ir.Node) -> bool:
 
 
 def _users(start: ir.Value, through: Callable[[ir.Node], bool]) -> Iterator[ir.Node]:
-    """Every node that reads a value, or what comes out of such operators behind it."""
+    """Yield every node that reads a value, directly or behind operators that `through` accepts."""
 
     def passes(node: ir.Node, operand: int) -> bool:
         return through(node) and (operand == 0 or treatment_of(node) in SCALES)

@@ -1,4 +1,4 @@
-"""Stored tensors: which values are some, and their elements."""
+"""Stored tensors: how to tell them from other values, and how to read their elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from growc.ir.graph import Index
 
 
 def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
-    """The tensor behind a value that is an initializer or the output of a Constant node; else None."""
+    """Return the tensor behind a value that is an initializer or the output of a Constant node; else None."""
     if value.const_value is not None and (value.is_initializer() or value.producer() is None):
         return value.const_value
     node = value.producer()
@@ -25,10 +25,10 @@ def constant_of(value: ir.Value) -> ir.TensorProtocol | None:
 
 
 def stored_tensor(value: ir.Value) -> ir.TensorProtocol:
-    """The tensor behind a value that is known to be stored."""
-    found = constant_of(value)
-    assert found is not None, value
-    return found
+    """Return the tensor behind a value that is known to be stored."""
+    tensor = constant_of(value)
+    assert tensor is not None, value
+    return tensor
 
 
 def shape_of(tensor: ir.TensorProtocol) -> tuple[int, ...]:
@@ -37,8 +37,9 @@ def shape_of(tensor: ir.TensorProtocol) -> tuple[int, ...]:
 
 
 class OnDemand(ir.LazyTensor):
-    """A tensor that lies elsewhere. `stored`: brings it, in a type of its own, mapped where it can be; known:
-    whether it can.
+    """A tensor that is stored elsewhere and read on demand.
+
+    stored: reads it, in its own type, memory-mapped if possible. known: whether it can be read.
     """
 
     __slots__ = ("known", "stored")
@@ -50,15 +51,14 @@ class OnDemand(ir.LazyTensor):
         self.stored, self.known = stored, known
 
     def at(self, index: Index) -> Array:
-        """Its values at an index of numpy; no others are converted."""
+        """Return its values at a numpy index. Only these are converted."""
         return np.asarray(self.stored()[index]).astype(self.dtype.numpy(), copy=False)
 
 
 def read_tensor(tensor: ir.TensorProtocol, index: Index = ()) -> Array:
-    """The values of a tensor at an index of numpy; those of external data as a memory map, of which only what
-    is used is read.
+    """Return the values of a tensor at a numpy index. Of external data, only used parts are read.
 
-    Raises GrowError (G311) where it cannot be read.
+    External data are memory-mapped. Raises GrowError (G311) if the tensor cannot be read.
     """
     try:
         if isinstance(tensor, OnDemand):

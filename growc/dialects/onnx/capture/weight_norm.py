@@ -1,7 +1,7 @@
-"""Weights that are computed as direction · length / ‖direction‖: weight norms, however they are spelled.
+"""Weight norms: weights computed as direction · length / ‖direction‖, however they are spelled.
 
 Needs: a computed weight (growc.dialects.onnx.capture.computed_weights). Gives: the stored tensors that take
-part, or None. What stands above the weight is read as a product of powers: of stored tensors, and of sums of
+part, or None. The nodes above the weight are read as a product of powers: of stored tensors, and of sums of
 their squares.
 """
 
@@ -22,8 +22,10 @@ from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor,
 
 @dataclass(frozen=True)
 class WeightNorm:
-    """direction and length: stored tensors. axes: those of the direction over which its norm is taken.
-    places: the axis of the direction that each axis of the length goes along.
+    """A weight norm: direction and length are stored tensors.
+
+    axes: the direction's axes over which its norm is taken. places: the axis of the direction that
+    corresponds to each axis of the length.
     """
 
     direction: ir.Value
@@ -39,19 +41,22 @@ class WeightNorm:
 
 @dataclass(frozen=True)
 class _Squares:
-    """The sum of a stored tensor's squares over some axes, which stay as axes of one element."""
+    """The sum of a stored tensor's squares over some axes, which remain as axes of size one."""
 
     of: ir.Value
     axes: tuple[int, ...]
 
 
 Powers = Mapping[ir.Value | _Squares, Fraction]
-"""A product: its factors and their exponents. A factor is a stored tensor, with axes that are added to it."""
+"""A product: its factors and their exponents.
+
+A factor is a stored tensor, possibly unsqueezed, or a sum of squares.
+"""
 ONE, HALF = Fraction(1), Fraction(1, 2)
 
 
 def weight_norm(folded: Folded) -> WeightNorm | None:
-    """The weight norm that a computed weight is; None where it is something else."""
+    """Return the weight norm that a computed weight is, or None if it is something else."""
     powers = dict(_powers(folded.value) or {})
     squares = next((factor for factor in powers if isinstance(factor, _Squares)), None)
     if squares is None or powers.pop(squares) != -HALF or powers.pop(squares.of, 0) != ONE:
@@ -70,7 +75,7 @@ def weight_norm(folded: Folded) -> WeightNorm | None:
 
 
 def _spread(factor: ir.Value, rank: int) -> tuple[ir.Value, tuple[int, ...]]:
-    """The stored tensor behind a factor, and which axes of a product of this rank its axes go along."""
+    """Return the stored tensor behind a factor, and the axis of a product of this rank for each axis."""
     node = factor.producer()
     if constant_of(factor) is not None or node is None:
         stored, added = factor, []
@@ -86,7 +91,7 @@ def _shape(value: ir.Value) -> tuple[int, ...]:
 
 
 def _powers(value: ir.Value) -> Powers | None:
-    """What a value is a product of; None where it is no product."""
+    """Return the product of powers that a value is; None if it is no product."""
     node = value.producer()
     if constant_of(value) is not None:
         return {value: ONE}
@@ -129,7 +134,7 @@ def _product(one: Powers | None, other: Powers | None, sign: int) -> Powers | No
 
 
 def _raised(powers: Powers | None, exponent: Fraction | None) -> Powers | None:
-    """A power of a product. Roots of what may be negative are none."""
+    """Return a power of a product; None for a root of factors that may be negative."""
     if powers is None or exponent is None:
         return None
     if exponent.denominator != 1 and not all(isinstance(base, _Squares) for base in powers):
@@ -138,7 +143,7 @@ def _raised(powers: Powers | None, exponent: Fraction | None) -> Powers | None:
 
 
 def _squares(node: ir.Node, powers: Powers | None, power: int) -> Powers | None:
-    """The sum of squares that a reduction gives of a stored tensor to this power."""
+    """Return the sum of squares that a reduction computes from a stored tensor to this power, else None."""
     [base] = [*powers] if powers is not None and len(powers) == 1 else [None]
     if not isinstance(base, ir.Value) or powers is None or powers[base] != power:
         return None
@@ -151,7 +156,7 @@ def _squares(node: ir.Node, powers: Powers | None, power: int) -> Powers | None:
 
 
 def _axes(node: ir.Node) -> list[int] | None:
-    """The axes of a reduction, none for all; None where they cannot be told."""
+    """Return the axes of a reduction, an empty list for all axes; None if they are not known."""
     if node.attributes.get_int("noop_with_empty_axes", 0):
         return None
     given = node.inputs[1] if len(node.inputs) > 1 else None
