@@ -1,7 +1,7 @@
-"""A model with a structure of its own: nodes and values are copied, stored tensors are shared.
+"""Copies of a model with their own structure: nodes and values are copied, stored tensors are shared.
 
-What an edit names are values and nodes of a graph that was captured from the source; `Clone` says what stands
-for them in the copy, which may change while the source stays as it is.
+An edit names values and nodes of a graph that was captured from the source. `Clone` maps them to those of the
+copy, which may change while the source stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from growc.ir.graph import Node, Value, Weight
 
 @dataclass(frozen=True)
 class Clone:
-    """`model`: the copy; `graphs`, `nodes`, `values`: what stands in it for those of the source."""
+    """A copy of a model, with its counterparts of the source's graphs, nodes and values.
+
+    `model`: the copy. `graphs`, `nodes`, `values`: the counterpart in the copy of each one of the source.
+    """
 
     model: ir.Model
     graphs: dict[ir.Graph, ir.Graph]
@@ -28,18 +31,18 @@ class Clone:
 
     @staticmethod
     def of(source: ir.Model) -> Clone:
-        """A copy of a model."""
+        """Return a copy of a model."""
         for scope in source.graphs():
             if isinstance(scope, ir.Graph) and not in_order(scope):
-                scope.sort()  # only what stands in order can be copied
-        made = Clone(source.clone(), {}, {}, {})
-        made.model.meta.update(source.meta)
-        made.model.graph.meta.update(source.graph.meta)
-        made.pair(source.graph, made.model.graph)
-        return made
+                scope.sort()  # onnx-ir copies only graphs in topological order
+        clone = Clone(source.clone(), {}, {}, {})
+        clone.model.meta.update(source.meta)
+        clone.model.graph.meta.update(source.graph.meta)
+        clone.pair(source.graph, clone.model.graph)
+        return clone
 
     def pair(self, source: ir.Graph, copy: ir.Graph) -> None:
-        """Note what stands for what in a graph and the bodies in it."""
+        """Record the counterparts of a graph and of the bodies in it."""
         self.graphs[source] = copy
         self.values.update(zip(source.inputs, copy.inputs, strict=True))
         self.values.update(zip(source.initializers.values(), copy.initializers.values(), strict=True))
@@ -50,22 +53,22 @@ class Clone:
                 self.pair(outer, inner)
 
     def value(self, value: ir.Value) -> ir.Value:
-        """What stands for a value; itself for what is in no graph any more."""
+        """Return the counterpart of a value; the value itself if it is in no graph any more."""
         return self.values.get(value, value)
 
     def node(self, node: ir.Node) -> ir.Node:
-        """What stands for a node; itself for what is in no graph any more."""
+        """Return the counterpart of a node; the node itself if it is in no graph any more."""
         return self.nodes.get(node, node)
 
     def value_of(self, known: Value | Weight) -> ir.Value:
-        """What stands for a value, or a stored tensor, of a graph of the source."""
+        """Return the counterpart of a neutral value or weight of the source's graph."""
         return self.values[value_of(known)]
 
     def node_of(self, node: Node) -> ir.Node:
-        """What stands for a node of a graph of the source."""
+        """Return the counterpart of a neutral node of the source's graph."""
         return self.nodes[node_of(node)]
 
     def place(self, end: Step, operand: int) -> tuple[ir.Graph, int]:
-        """Which result of which body of the copy an operand of a step around bodies is."""
+        """Return the body in the copy, and the index of its result, that an operand of a step is."""
         body, result = end.place(operand)
         return self.graphs[body], result

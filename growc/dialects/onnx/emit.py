@@ -1,6 +1,7 @@
-"""Writing the result: the source's model with other weights, other shape operands, and nothing else changed.
+"""Emission: the source's model with new weights and new shape operands, and nothing else changed.
 
-Names, metadata, opset and order stay. Weights are computed one at a time, while they are written (saving.py).
+Names, metadata, opset and order stay. Weights are computed one at a time, while they are written
+(growc.dialects.onnx.files.save).
 """
 
 from __future__ import annotations
@@ -37,49 +38,50 @@ from growc.plans.plan import WeightPlan
 def rewrite(
     graph: Graph, weights: Assembled, repairs: Repairs, attributes: Mapping[Node, Mapping[str, float]]
 ) -> tuple[IrModel, Clone]:
-    """A copy of the graph's model as a plan has it, and what stands in it for nodes and values of the source.
+    """Return a copy of the graph's model as a plan has it, and the mapping from the source's nodes and
+    values.
 
-    What repeats heads may be an operator of growc's own yet. Raises GrowError (G308).
+    Repeats of heads may still be operators of growc's own. Raises GrowError (G308).
     """
     model = opened(graph)
-    there = Clone.of(model.source)
-    own = model.on(there)
-    own.remember([*own.source.graph, *(one.node for one in own.fused)])
-    writer = _Rewriter(there, repairs)
+    clone = Clone.of(model.source)
+    result = model.on(clone)
+    result.remember([*result.source.graph, *(one.node for one in result.fused)])
+    writer = _Rewriter(clone, repairs)
     origins = {source.name: value_of(source) for source in weights.sources}
     plans = list(zip(weights.weights, weights.uses, weights.sources, strict=True))
     for plan, uses, source in plans:
         writer.weight(plan, _tensors(plan, source, origins), uses, source)
         if plan.scale != 1.0 and source.elements == 1:
-            _put_second(uses, there)
+            _put_second(uses, clone)
     for node, patch in repairs.patches.items():
         if not node.chain:
-            writer.patch(node, patch, there.node_of(node))
+            writer.patch(node, patch, clone.node_of(node))
     for value, number in repairs.constants.items():
-        writer.stand_in(there.value_of(value), number)
+        writer.stand_in(clone.value_of(value), number)
     for node, changed in attributes.items():
         for name, real in changed.items():
-            there.node_of(node).attributes[name] = ir.AttrFloat32(name, float(real))
+            clone.node_of(node).attributes[name] = ir.AttrFloat32(name, float(real))
     writer.shapes()
     left_out(graph, repairs.taken, writer)
-    settle(own.spreading, writer, repeats=own.repeats)
-    kept = {there.value_of(source) for plan, _, source in plans if plan.changed}
-    for folded in own.folded:
-        if folded.stand_in not in kept:
-            folded.restore(kept)
-    sizes = {there.value_of(v): after for v, after in repairs.sizes.items()}
-    restore(own.fused, lambda one: share(one, writer, sizes))
-    rejoin(own.source)
-    RemoveUnusedNodesPass()(own.source)
-    all_gone(repairs.taken, there)
-    return own, there
+    settle(result.spreading, writer, repeats=result.repeats)
+    changed_weights = {clone.value_of(source) for plan, _, source in plans if plan.changed}
+    for folded in result.folded:
+        if folded.stand_in not in changed_weights:
+            folded.restore(changed_weights)
+    sizes = {clone.value_of(v): after for v, after in repairs.sizes.items()}
+    restore(result.fused, lambda one: share(one, writer, sizes))
+    rejoin(result.source)
+    RemoveUnusedNodesPass()(result.source)
+    all_gone(repairs.taken, clone)
+    return result, clone
 
 
 def emitted(c: Result) -> ir.Model:
-    """The result of a compilation as it is written, of plain operators. Raises GrowError (G308)."""
-    own, there = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
-    settle(counting(own.source), Writer(there), repeats=False)
-    return own.source
+    """Return the result of a compilation as it is written, in plain operators. Raises GrowError (G308)."""
+    result, clone = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
+    settle(counting(result.source), Writer(clone), repeats=False)
+    return result.source
 
 
 class _Rewriter(Writer):
@@ -105,27 +107,29 @@ class _Rewriter(Writer):
             self.patch_chains(uses)
             return
         if stored is None:
-            made = self.initializer(plan.name, first)
+            new = self.initializer(plan.name, first)
         else:
             node = self.there.node(stored.node)
             integers = node.inputs[0]
             assert integers is not None
             copy = self.copied(node, 0, integers)
             self.requantise(copy, plan, stored, tensors)
-            made = copy.outputs[0]
+            new = copy.outputs[0]
         for use in uses:
-            self.redirect(use, made)
+            self.redirect(use, new)
 
     def requantise(
         self, node: ir.Node, plan: WeightPlan, stored: Stored, tensors: list[ir.TensorProtocol | None]
     ) -> None:
-        """Give a quantised weight other integers, scales and zero points, which others may still read."""
+        """Give a quantised weight new integers, scales and zero points. Others may still read the old
+        ones.
+        """
         for i, tensor in enumerate(tensors):
             old = node.inputs[i] if i < len(node.inputs) else None
             if old is None or tensor is None:
                 continue
-            alone = {node, *map(self.there.node, stored.twins)}.issuperset(use.node for use in old.uses())
-            if alone and old.producer() is None:
+            own_nodes = {node, *map(self.there.node, stored.twins)}.issuperset(use.node for use in old.uses())
+            if own_nodes and old.producer() is None:
                 self.replace(old, tensor)
             else:
                 node.replace_input_with(
@@ -138,7 +142,7 @@ class _Rewriter(Writer):
 
     @staticmethod
     def liken(twin: ir.Node, node: ir.Node) -> None:
-        """Let a node make of the same operands what `node` does."""
+        """Give a twin the operands and attributes of `node`."""
         for i, operand in enumerate(node.inputs):
             twin.replace_input_with(i, operand)
         twin.attributes.update(node.attributes)
@@ -148,21 +152,21 @@ class _Rewriter(Writer):
         node = origin.producer()
         if node is None:
             origin.const_value = tensor
-        else:  # a Constant node: small, so it is computed here and now
+        else:  # a Constant node is small, so its tensor is computed at once
             node.attributes.clear()
             node.attributes["value"] = ir.AttrTensor("value", ir.tensor(tensor.numpy(), dtype=tensor.dtype))
         origin.shape = ir.Shape(shape_of(tensor))
         origin.type = ir.TensorType(tensor.dtype)
 
     def patch_chains(self, uses: list[Value]) -> None:
-        """Behind uses that keep the stored tensor, patches act on the model's own nodes, once on each."""
+        """Patch the chains behind uses that keep the stored tensor: the model's own nodes, each once."""
         chained = {self.there.node_of(node): node for use in uses for node in chain(use)}
         for origin, node in chained.items():
             if node in self.repairs.patches:
                 self.patch(node, self.repairs.patches[node], origin)
 
     def redirect(self, use: Value, made: ir.Value) -> None:
-        """Let one use read another tensor; the chain on the way is copied."""
+        """Let one use read another tensor. The chain in between is copied."""
         if not use.users:
             self.there.value_of(use).replace_all_uses_with(made, replace_graph_outputs=True)
             return
@@ -182,7 +186,7 @@ class _Rewriter(Writer):
             self.redirect(node.outputs[0], copy.outputs[0])
 
     def stand_in(self, value: ir.Value, number: Array) -> None:
-        """Let everyone who reads a value read a constant."""
+        """Replace a value by a constant for all its readers."""
         constant, body = self.constant(f"{value.name}.kept", number), value.graph
         if body is not None and body is not self.model.graph:
             constant = self.alias(body, value.producer(), constant)
@@ -209,7 +213,7 @@ class _Rewriter(Writer):
     # ---- shapes
 
     def shapes(self) -> None:
-        """Declared shapes follow: static sizes as numbers, symbols where they still mean the same."""
+        """Update declared shapes: static sizes as numbers, symbols only if their sizes have not changed."""
         for value, after in self.repairs.sizes.items():
             origin = self.there.value_of(value)
             if value.weight is not None or origin.shape is None or value.sizes == after:
@@ -230,9 +234,9 @@ def _declared(shape: ir.Shape, before: tuple[Size, ...] | None, after: tuple[Siz
 
 
 def _put_second(uses: Sequence[Value], there: Clone) -> None:
-    """Let sums take a number that has changed as their second term.
+    """Make a changed number the second term of the sums that use it.
 
-    onnxruntime looks for the eps of a layer norm there when it fuses one, and takes 1e-5 where it finds none.
+    onnxruntime looks for the eps of a layer norm there when it fuses one, and takes 1e-5 if it finds none.
     """
     for use in uses:
         *_, last = (use, *(node.outputs[0] for node in chain(use)))
@@ -247,7 +251,7 @@ def _put_second(uses: Sequence[Value], there: Clone) -> None:
 def _tensors(
     plan: WeightPlan, source: Weight, origins: Mapping[str, ir.Value]
 ) -> list[ir.TensorProtocol | None]:
-    """The planned tensor; of a quantised weight its integers, scales and zero points."""
+    """Return the planned tensor; for a quantised weight its integers, scales and zero points."""
     stored = stored_of(source)
     if stored is not None:
         return stored.grown(plan)

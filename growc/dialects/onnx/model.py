@@ -1,4 +1,4 @@
-"""The ONNX dialect: what the passes ask of a model in this format, in one place."""
+"""The ONNX dialect: everything that passes ask of a model in this format, in one place."""
 
 from __future__ import annotations
 
@@ -51,30 +51,30 @@ from growc.recipe.statistics import Statistic
 
 @dataclass
 class IrModel(ABC):
-    """A model in onnx-ir's form, opened: its graph, its operator table, its simulation."""
+    """An open model in onnx-ir's form: its graph, its operator table, its simulation."""
 
     __repr__ = brief
 
     source: ir.Model
     simulator: Simulator = field(init=False)
     fused: list[Fused] = field(default_factory=list, kw_only=True)
-    """Fused nodes for which plain ones stand in `source`; emission puts them back."""
+    """Fused nodes that plain ones replace in `source`. Emission restores them."""
     folded: list[Folded] = field(default_factory=list, kw_only=True)
-    """Computed weights for which initializers stand in `source`; emission keeps those that change."""
+    """Computed weights that initializers replace in `source`. Emission keeps the initializers that change."""
     spreading: list[ir.Node] = field(default_factory=list, kw_only=True)
-    """Operators that count heads, put into `source`; emission writes plain ones in their place."""
+    """Operators of growc's own in `source` that count heads. Emission replaces them by plain ones."""
     scores: dict[tuple[Path, int | None, Statistic], Scores] = field(default_factory=dict, kw_only=True)
-    """What was measured of the model, by the inputs and the number of samples."""
+    """The scores measured on the model, by inputs, number of samples and statistic."""
     told: tuple[str, ...] = field(default=(), kw_only=True)
-    """What a reader of any plan should know of how the model was captured."""
+    """Notes for any plan on how the model was captured."""
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
-    """What any plan warns of."""
+    """Warnings for any plan."""
     looped: frozenset[int] = field(default=frozenset(), kw_only=True)
-    """Of how many units the loops were whose bodies were captured once for each."""
+    """The unit counts of loops whose bodies were captured once for each unit."""
     lenient = False
-    """Whether masks that are not given are open."""
+    """Whether masks that are not given count as open."""
     repeats = False
-    """Whether what repeats heads stays one operator when the model is written, in front of attention too."""
+    """Whether the operator that repeats heads stays in the written model, in front of attention too."""
     operators = OPERATORS | CONTROL
     ranges = RANGES
 
@@ -82,109 +82,113 @@ class IrModel(ABC):
         self.simulator = Simulator(self.source)
 
     def capture(self) -> Graph:
-        """The neutral graph."""
+        """Return the neutral graph."""
         return capture(self.source, self)
 
     def edit(self, edit: HeadEdits) -> Self:
-        """The model with heads that are counted, and queries, keys and values that are cut apart."""
-        there = Clone.of(self.source)
-        made = self.on(there)
-        unpack(there, edit.packed)
-        made.spreading += spread(edit, there, inside=not self.repeats)
-        return made
+        """Return the model with counted heads, and with queries, keys and values taken apart."""
+        clone = Clone.of(self.source)
+        model = self.on(clone)
+        unpack(clone, edit.packed)
+        model.spreading += spread(edit, clone, inside=not self.repeats)
+        return model
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
-        """The model with mixtures in the place of networks."""
+        """Return the model with mixtures of experts in place of networks."""
         return self.with_mixtures(mixtures)
 
     def with_mixtures(self, mixtures: Sequence[Mixture]) -> Self:
-        """The same, whatever becomes of it."""
-        there = Clone.of(self.source)
-        made = self.on(there)
+        """Return the model with mixtures of experts in place of networks, without regard to its format."""
+        clone = Clone.of(self.source)
+        model = self.on(clone)
         for mixture in mixtures:
-            gone = set(insert(mixture, there))
-            made.fused = [one for one in made.fused if gone.isdisjoint(one.lowering.made)]
-        return made
+            replaced = set(insert(mixture, clone))
+            model.fused = [one for one in model.fused if replaced.isdisjoint(one.lowering.made)]
+        return model
 
     def graft(self, template: Model, run: Run, span: Span) -> Model:
-        """The model around the layers of a template."""
+        """Return the model around the layers of a template. Raises GrowError (G309) if it cannot."""
         message = "layers can come from a template where both models are ONNX files"
         raise GrowError(Diagnostic("G309", message, span, help="export both, and grow the file"))
 
     def on(self, there: Clone) -> Self:
-        """The same model with a structure of its own; what was measured of it is known."""
-        made = copy(self)
-        made.source, made.simulator = there.model, self.simulator.on(there.model)
-        made.fused = [one.on(there.value, there.node) for one in self.fused]
-        made.folded = [one.on(there.value, there.node) for one in self.folded]
-        made.spreading = [*map(there.node, self.spreading)]
-        return made
+        """Return the same model on a copy of its structure, with all scores kept."""
+        model = copy(self)
+        model.source, model.simulator = there.model, self.simulator.on(there.model)
+        model.fused = [one.on(there.value, there.node) for one in self.fused]
+        model.folded = [one.on(there.value, there.node) for one in self.folded]
+        model.spreading = [*map(there.node, self.spreading)]
+        return model
 
     def rearrange(
         self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]
     ) -> Rearranged[Self]:
-        """The model with other layers."""
-        there = Clone.of(self.source)
-        own = self.on(there)
-        made = rebuild(graph, layers, orders, there, own.folded, own.remember)
-        placed = [p.values for run in made.runs for p in run if p.values]
-        own.fused = [one for fused in own.fused for one in fused.copies(placed, made.gone, made.data)]
-        own.folded, own.spreading = [], counting(own.source)
-        return Rearranged(own, made.renamed, made.layers)
+        """Return the model with other layers."""
+        clone = Clone.of(self.source)
+        model = self.on(clone)
+        rebuilt = rebuild(graph, layers, orders, clone, model.folded, model.remember)
+        placed = [p.values for run in rebuilt.runs for p in run if p.values]
+        model.fused = [
+            one for fused in model.fused for one in fused.copies(placed, rebuilt.gone, rebuilt.data)
+        ]
+        model.folded, model.spreading = [], counting(model.source)
+        return Rearranged(model, rebuilt.renamed, rebuilt.layers)
 
     @abstractmethod
     def remember(self, nodes: Iterable[ir.Node]) -> None:
-        """Nodes are about to say something else than in the source."""
+        """Keep the source's form of nodes that are about to change."""
 
     @abstractmethod
     def file(self, path: Path) -> Path:
-        """The file that onnxruntime runs."""
+        """Return the file that onnxruntime runs."""
 
     @abstractmethod
     def files(self, path: Path) -> list[Path]:
-        """The files that say what the model computes."""
+        """Return the files that decide what the model computes."""
 
     def fault(self, path: Path) -> str:
-        """What is wrong with the file as such, if it can be told."""
+        """Return why the file itself is not valid; an empty string if it is, or if that is not known."""
         return ""
 
     def knows(self, op: str) -> bool:
-        """Whether an operator has a row."""
+        """Whether an operator has a row in the table."""
         return op in self.operators
 
     def line(self, node: Node, inputs: Sequence[Operand | None], outputs: Sequence[Operand]) -> Line:
-        """The row of a node's operator at these operands and results; opaque where it has none."""
+        """Return the line of a node's operator at these operands and results; opaque if it has no row."""
         site = Site(node, tuple(inputs), tuple(outputs), int(self.simulator.opsets.get("", 1)))
         return self.operators[node.op].line(site) if node.op in self.operators else opaque(site)
 
     def outermost(self, node: Node) -> bool:
-        """Whether a node stands in no body."""
+        """Whether a node lies in no body."""
         return isinstance(node.origin, ir.Node) and node.origin.graph is self.source.graph
 
     def evaluate(self, node: Node, operands: Sequence[Array | None]) -> Sequence[Array] | None:
-        """What a node makes of these operands; None where that cannot be told."""
+        """Return the results of a node at these operands; None if growc cannot compute them."""
         alike = self.simulator.alike(node, {}, len(operands), "")
         return self.simulator.evaluate(node, alike, list(operands))
 
     def simulate(self, graph: Graph) -> Sampled:
-        """Fill in sizes and known values of a graph. Raises GrowError (G311)."""
+        """Set the sizes and known values of a graph. Raises GrowError (G311) if its sizes contradict."""
         try:
-            inputs, done, several = settle(graph, self.simulator)
+            inputs, simulation, several = settle(graph, self.simulator)
         except ContradictionError as failure:
             node = failure.node
             message = f"the sizes of the model contradict each other at `{node.name or node.op}` ({node.op})"
             raise GrowError(Diagnostic("G311", message, notes=(failure.message,))) from failure
         for value in graph.values():
-            value.sizes, value.known = done.sizes.get(value), done.known.get(value)
-            kind = done.types.get(value)
+            value.sizes, value.known = simulation.sizes.get(value), simulation.known.get(value)
+            kind = simulation.types.get(value)
             value.floating = kind is None or kind in REAL | COMPLEX
             value.dtype = "" if kind is None else dtype_name(ir.DataType(kind))
-        return Sampled(inputs, dict(done.counts), behind(several))
+        return Sampled(inputs, dict(simulation.counts), behind(several))
 
     def sizes_at(
         self, graph: Graph, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]
     ) -> Mapping[Value, tuple[Size, ...] | None]:
-        """The sizes of all values at other sizes of the inputs; empty where these contradict each other."""
+        """Return the sizes of all values at other sizes of the inputs; empty if these contradict each
+        other.
+        """
         try:
             return simulate(graph, self.simulator, inputs, counts).sizes
         except ContradictionError:
@@ -197,27 +201,29 @@ class IrModel(ABC):
         resize: Callable[[Space], Size],
         taken: Taken,
     ) -> Repairs:
-        """Account for every size of the result."""
+        """Adapt all shape operands and attributes to the sizes of the result."""
         return Mender(axes, self.simulator, resize, taken).run(sampled)
 
     def put_back(self, made: Assembled) -> Assembled:
-        """The stored tensors of a plan, where computed weights that change are made of what others are."""
+        """Return the stored tensors of a plan, where changed computed weights are made of their own stored
+        tensors.
+        """
         return made
 
     def hold(self, c: Result) -> Result:
-        """A compilation with what stores its result, where that is more than the graph itself."""
+        """Return a compilation with all that stores its result, if that is more than the graph itself."""
         return c
 
 
 def opened(graph: Graph) -> IrModel:
-    """The model that a graph was captured from."""
+    """Return the model that a graph was captured from."""
     assert isinstance(graph.dialect, IrModel), "every dialect is one of onnx-ir by now"
     return graph.dialect
 
 
 @dataclass
 class OnnxModel(IrModel):
-    """An ONNX file, opened."""
+    """An open ONNX file."""
 
     __repr__ = brief
 
@@ -226,29 +232,31 @@ class OnnxModel(IrModel):
         part(self.source)
 
     def graft(self, template: Model, run: Run, span: Span) -> Model:
-        """The model around the layers of a template."""
+        """Return the model around the layers of a template. Raises GrowError: G309, or G314 if both
+        differ.
+        """
         if not isinstance(template, OnnxModel) or self.fused or template.fused:
             return super().graft(template, run, span)
         return template.on(graft(self.source, template.source, run, span))
 
     @staticmethod
     def open(path: Path) -> OnnxModel:
-        """Raises GrowError (G310) where the file cannot be read."""
+        """Open an ONNX file. Raises GrowError (G310) if it cannot be read."""
         return OnnxModel(load(path))
 
     def remember(self, nodes: Iterable[ir.Node]) -> None:
-        """A file is written from what nodes say now."""
+        """Do nothing: a file is written from the nodes as they are now."""
 
     def file(self, path: Path) -> Path:
-        """The file that onnxruntime runs: itself."""
+        """Return the file that onnxruntime runs: the model's own."""
         return path
 
     def files(self, path: Path) -> list[Path]:
-        """The files that say what the model computes."""
+        """Return the files that decide what the model computes."""
         return files_of(path)
 
     def fault(self, path: Path) -> str:
-        """What onnx's checker says."""
+        """Return the complaint of onnx's checker, or an empty string."""
         from growc.dialects.onnx.files.check import fault_of
 
         return fault_of(path)

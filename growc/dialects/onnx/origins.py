@@ -1,4 +1,4 @@
-"""What stands in the file for a value, a node or a stored tensor of the graph."""
+"""The values, nodes and stored tensors in the file behind those of the neutral graph."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from growc.ir.graph import Node, Value, Weight
 
 
 def value_of(known: Value | Weight) -> ir.Value:
-    """The value of a value, or of a stored tensor."""
+    """Return the onnx-ir value behind a neutral value or weight."""
     assert isinstance(known.origin, ir.Value), known
     return known.origin
 
 
 def maker_of(value: ir.Value) -> tuple[ir.Node, ir.Graph | ir.Function]:
-    """The node that makes a value, and the graph around it."""
+    """Return the node that computes a value, and the graph around it."""
     node = value.producer()
     assert node is not None, value
     assert node.graph is not None, value
@@ -24,13 +24,13 @@ def maker_of(value: ir.Value) -> tuple[ir.Node, ir.Graph | ir.Function]:
 
 
 def node_of(node: Node) -> ir.Node:
-    """The node of a node; of a step around a body the node that has the body."""
+    """Return the onnx-ir node behind a neutral node; for a step around a body, the node that has the body."""
     own = node.origin.node if isinstance(node.origin, Step) else node.origin
     assert isinstance(own, ir.Node), node
     return own
 
 
 def stored_of(weight: Weight) -> Stored | None:
-    """How a quantised weight is stored."""
+    """Return the stored form of a quantised weight; None if the weight is not quantised."""
     assert weight.stored is None or isinstance(weight.stored, Stored), weight
     return weight.stored

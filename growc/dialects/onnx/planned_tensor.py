@@ -1,6 +1,6 @@
-"""A tensor that a plan makes of stored ones, computed when it is asked for: as a whole, or block by block.
+"""Tensors that a plan computes from stored ones, on demand: as a whole, or block by block.
 
-Needs: a plan, its source, the other tensors that it reads. Gives: a tensor of onnx-ir, which keeps nothing.
+Needs: a plan, its source, the other tensors that it reads. Gives: a tensor of onnx-ir, which caches nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from growc.plans.rows import Rows, content, stored
 
 
 class PlannedTensor(ir.LazyTensor):
-    """`beside`: the tensors, by name, that the plan reads beside its source."""
+    """A tensor computed by a plan. `beside`: the other tensors, by name, that the plan reads."""
 
     __slots__ = ("beside", "plan", "source")
 
@@ -31,21 +31,21 @@ class PlannedTensor(ir.LazyTensor):
         self.plan, self.source, self.beside = plan, source, beside
 
     def made(self) -> ir.TensorProtocol:
-        """The tensor, with all its numbers."""
+        """Return the tensor, computed as a whole."""
         return ir.tensor(execute(self.plan, read_tensor(self.source), self.read), dtype=self.dtype)
 
     def read(self, name: str) -> Array:
-        """One of the tensors beside the source."""
+        """Return one of the tensors read in addition to the source."""
         return read_tensor(self.beside[name])
 
     def tofile(self, file: IO[bytes]) -> None:
-        """Write its bytes to what has a `write`, some at a time."""
+        """Write its bytes to an object with a `write` method, block by block."""
         for block in rows_of(self).blocks():
             file.write(content(block))
 
 
 def rows_of(tensor: ir.TensorProtocol) -> Rows:
-    """A tensor by its rows, as they stand in a file. Numbers that share bytes are packed at once."""
+    """Return a tensor's rows as a file stores them. Elements smaller than a byte are packed all at once."""
     if tensor.dtype.bitwidth < 8:
         return stored(np.frombuffer(tensor.tobytes(), np.uint8))
     if isinstance(tensor, PlannedTensor):
@@ -54,5 +54,5 @@ def rows_of(tensor: ir.TensorProtocol) -> Rows:
 
 
 def beside_blocks(tensor: ir.TensorProtocol) -> int:
-    """How many bytes making a tensor takes beside blocks of its rows."""
+    """Return how many bytes of memory a tensor's computation takes in addition to its blocks of rows."""
     return working_bytes(tensor.plan) if isinstance(tensor, PlannedTensor) else 0

@@ -1,6 +1,6 @@
-"""Nodes, stored tensors and numbers that are put into a copy of a model, and nodes that say something else.
+"""Edits of a copy of a model: new nodes, stored tensors and numbers, and changed nodes.
 
-Needs: a copy of the model (`Clone`). Gives: `Writer`; what it puts in has names that nothing else has.
+Needs: a copy of the model (`Clone`). Gives: `Writer`. Everything that it adds has a unique name.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from growc.passes.edits import Entries, Part, Patch
 
 
 class Writer:
-    """What writes into a copy of a model; patches name values and nodes of the source's graph."""
+    """A writer into a copy of a model. Patches name values and nodes of the source's graph."""
 
     def __init__(self, there: Clone) -> None:
         self.there, self.model = there, there.model
         self.names = names_in(self.model)
 
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-        """A new stored tensor."""
+        """Add a stored tensor."""
         value = ir.Value(
             name=self.unused(name), type=ir.TensorType(tensor.dtype), shape=ir.Shape(shape_of(tensor))
         )
@@ -39,30 +39,30 @@ class Writer:
         return value
 
     def constant(self, name: str, array: Array) -> ir.Value:
-        """A new stored tensor of these numbers."""
+        """Add a stored tensor of these numbers."""
         return self.initializer(name, ir.tensor(array))
 
     def numbers(self, name: str, values: list[int]) -> ir.Value:
-        """A new stored vector of whole numbers."""
+        """Add a stored vector of integers."""
         return self.constant(name, np.asarray(values, dtype=np.int64))
 
     def unused(self, name: str) -> str:
-        """The name, or one like it that nothing has; nothing else gets it."""
+        """Return the name, or a variant of it that is free, and reserve it."""
         return unused(name, self.names)
 
     def alias(self, body: ir.Graph, last: ir.Node | None, value: ir.Value) -> ir.Value:
-        """A value of a body that equals one of any scope: bodies must give out values of their own."""
-        made = ir.node("Identity", [value], name=self.unused(f"{value.name}.Identity"))
-        made.outputs[0].name = self.unused(f"{value.name}.result")
-        made.outputs[0].type, made.outputs[0].shape = value.type, value.shape
+        """Return a value of a body that equals one of any scope: a body must give out values of its own."""
+        identity = ir.node("Identity", [value], name=self.unused(f"{value.name}.Identity"))
+        identity.outputs[0].name = self.unused(f"{value.name}.result")
+        identity.outputs[0].type, identity.outputs[0].shape = value.type, value.shape
         if last is None:
-            body.append(made)
+            body.append(identity)
         else:
-            body.insert_after(last, made)
-        return made.outputs[0]
+            body.insert_after(last, identity)
+        return identity.outputs[0]
 
     def patch(self, site: Node, patch: Patch, node: ir.Node) -> None:
-        """Act on `node`, which is the origin of `site` or a copy of that."""
+        """Patch `node`, which is the origin of `site` or a copy of that."""
         node.op_type = patch.op or node.op_type
         for name, value in patch.attributes.items():
             node.attributes.pop(name, None)
@@ -73,15 +73,15 @@ class Writer:
                 node.resize_inputs(i + 1)
             literal = [e for e in entries if isinstance(e, int)]
             base = f"{node.outputs[0].name}.operand{i}"
-            made = (
+            operand = (
                 self.constant(base, patch.literal(literal, site.input(i)))
                 if len(literal) == len(entries)
                 else self.joined(node, i, entries, base)
             )
-            node.replace_input_with(i, made)
+            node.replace_input_with(i, operand)
 
     def joined(self, node: ir.Node, i: int, entries: Entries, base: str) -> ir.Value:
-        """The old operand's elements with numbers between them."""
+        """Return the old operand's elements with numbers between them."""
         old = node.inputs[i]
         assert old is not None
         pieces: list[ir.Value] = []
@@ -97,7 +97,7 @@ class Writer:
         return pieces[0] if len(pieces) == 1 else self.insert(node, "Concat", pieces, {"axis": 0}, base)
 
     def part(self, node: ir.Node, old: ir.Value, k: int, entry: Part | None, base: str) -> ir.Value:
-        """Element k of an operand, or what it is to be a part of, times a fraction."""
+        """Return element k of an operand, or the value that it is to be a part of, times a fraction."""
         if entry is None or entry.whole is None:
             bounds = [self.numbers(f"{base}.bound", [b]) for b in (k, k + 1)]
             piece = self.insert(node, "Slice", [old, *bounds], {}, f"{base}.kept")
@@ -120,16 +120,18 @@ class Writer:
         attributes: Mapping[str, Any],
         name: str,
     ) -> ir.Value:
-        """The result of a new node in front of another one, a whole number."""
-        made = ir.node(op, inputs, attributes, name=self.unused(f"{name}.{op}"))
-        made.outputs[0].name = self.unused(name)
-        made.outputs[0].type = ir.TensorType(ir.DataType.INT64)
-        scope_of(before).insert_before(before, made)
-        return made.outputs[0]
+        """Insert a node in front of another one, and return its result, an integer."""
+        new = ir.node(op, inputs, attributes, name=self.unused(f"{name}.{op}"))
+        new.outputs[0].name = self.unused(name)
+        new.outputs[0].type = ir.TensorType(ir.DataType.INT64)
+        scope_of(before).insert_before(before, new)
+        return new.outputs[0]
 
 
 def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
-    """The elements of a shape that is put together of `count` vectors of one element each; else nothing."""
+    """Return the elements of a shape that is a Concat of `count` vectors of one element each; else
+    nothing.
+    """
     node = value.producer()
     if node is None or node.op_type != "Concat" or len(node.inputs) != count:
         return []
@@ -138,6 +140,6 @@ def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
 
 
 def scope_of(node: ir.Node) -> ir.Graph | ir.Function:
-    """The graph or body in which a node stands."""
+    """Return the graph or body that contains a node."""
     assert node.graph is not None, node
     return node.graph

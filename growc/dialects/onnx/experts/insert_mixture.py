@@ -1,9 +1,11 @@
-"""A mixture of experts in the place of a feed-forward network, in a copy of a model.
+"""A mixture of experts in place of a feed-forward network, in a copy of a model.
 
-Needs: the network (growc.passes.raising.feed_forward). Gives: the same model with a stack of networks there:
-experts stand along a new first axis of everything in between, and of every stored tensor, which has one of
-them so far. A router scores them at each position by what the network reads. The largest scores choose, a
-softmax over the chosen ones weighs them, so that weights sum to one; all others weigh nothing.
+Needs: the network (growc.passes.raising.feed_forward). Gives: the same model with a stack of networks. The
+experts are a new first axis of every value inside the network, and of every stored tensor, which has one
+expert so far.
+
+A router scores the experts at each position from the network's input. A softmax over the largest scores gives
+the weights of the chosen experts, which sum to one. All other experts have weight zero.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ from growc.passes.edits import Mixture
 
 
 def insert(mixture: Mixture, there: Clone) -> list[ir.Node]:
-    """Put a mixture into a copy of a model; gives the nodes that it takes the place of."""
+    """Put a mixture into a copy of a model, and return the nodes that it replaces."""
     return _Inserting(mixture, there).run()
 
 
 Attribute = int | Sequence[int] | ir.TensorProtocol
-"""An attribute of a node that is put in."""
+"""An attribute of an inserted node."""
 
 END = np.iinfo(np.int64).max
 """The end of every axis."""
@@ -46,39 +48,39 @@ class _Inserting(Writer):
         super().__init__(there)
         self.mixture, self.network = mixture, mixture.network
         self.many: dict[Value, ir.Value] = {}
-        """What stands for a value, with experts in front."""
+        """The counterpart of each value, with experts as its first axis."""
         self.last = there.node_of(self.network.nodes[-1])
         self.parts = {use: k for k, use in enumerate(self.network.stacks)}
         self.stem = _stem([use.name for use in self.network.stacks]) or f"{self.network.gives.name}."
 
     def run(self) -> list[ir.Node]:
         network, there = self.network, self.there
-        old = [*map(there.node_of, network.nodes)]
+        replaced = [*map(there.node_of, network.nodes)]
         for node in network.nodes:
             self.widened(node)
         for node in network.shapes:
             self.without_experts(node)
         gives = there.value_of(network.gives)
-        made = self.combined(self.many[network.gives], self.gates(), network.gives.rank)
-        made.type, made.shape = gives.type, gives.shape
-        gives.replace_all_uses_with(made, replace_graph_outputs=True)
-        made.name, gives.name = gives.name, self.unused(f"{gives.name}.before")
+        mixed = self.combined(self.many[network.gives], self.gates(), network.gives.rank)
+        mixed.type, mixed.shape = gives.type, gives.shape
+        gives.replace_all_uses_with(mixed, replace_graph_outputs=True)
+        mixed.name, gives.name = gives.name, self.unused(f"{gives.name}.before")
         graph = scope_of(self.last)
-        graph.remove(list(reversed(old)), safe=True)
+        graph.remove(list(reversed(replaced)), safe=True)
         if not in_order(graph):
-            graph.sort()  # sizes that are asked of a stack may be read far in front
-        return old
+            graph.sort()  # the stack's sizes may be read far in front of it
+        return replaced
 
     def add(self, op: str, inputs: Sequence[ir.Value | None], name: str, **attributes: Attribute) -> ir.Value:
-        """A node in front of the network's end, with one result."""
-        made = self.insert(self.last, op, list(inputs), attributes, f"{self.stem}{name}")
-        made.type = self.there.value_of(self.network.given).type
-        return made
+        """Add a node in front of the network's end, and return its one result."""
+        result = self.insert(self.last, op, list(inputs), attributes, f"{self.stem}{name}")
+        result.type = self.there.value_of(self.network.given).type
+        return result
 
     # ---- the network, once for all experts
 
     def widened(self, node: Node) -> None:
-        """A node of the network, on a stack."""
+        """Copy a node of the network, for stacked operands."""
         own, rank = self.there.node_of(node), node.outputs[0].rank
         given = [None if v is None else self.operand(v, rank) for v in node.inputs]
         if node.op == "Gemm":
@@ -105,26 +107,26 @@ class _Inserting(Writer):
             self.many[value] = new
 
     def axes_of(self, node: Node) -> list[int]:
-        """The axes that a cut names, in a stack."""
+        """Return the axes that a Slice names, as axes of the stack."""
         named, starts = node.input(3), node.required(1)
         if named is None or named.known is None:
             return [axis + 1 for axis in range((starts.sizes or ((0,),))[0][0])]
         return [_behind(int(axis)) for axis in named.known[0].reshape(-1)]
 
     def product(self, node: Node, own: ir.Node, given: Sequence[ir.Value | None]) -> ir.Value:
-        """Matrices side by side, and their biases behind them."""
+        """Return the products with stacked matrices, plus their biases."""
         left, right, *bias = given
         if node.integer("transB"):
             rank = node.outputs[0].rank + 1
-            turned = [*range(rank - 2), rank - 1, rank - 2]
-            right = self.add("Transpose", [right], f"{own.name}.turned", perm=turned)
-        made = self.add("MatMul", [left, right], f"{own.name}.experts")
+            order = [*range(rank - 2), rank - 1, rank - 2]
+            right = self.add("Transpose", [right], f"{own.name}.turned", perm=order)
+        result = self.add("MatMul", [left, right], f"{own.name}.experts")
         if bias and bias[0] is not None:
-            made = self.add("Add", [made, bias[0]], f"{own.name}.biases")
-        return made
+            result = self.add("Add", [result, bias[0]], f"{own.name}.biases")
+        return result
 
     def operand(self, value: Value, rank: int) -> ir.Value:
-        """What a node on a stack reads. `rank`: of what it makes for one network."""
+        """Return the stacked operand of a node. `rank`: of the node's result for one network."""
         if value in self.many:
             return self.many[value]
         use = value.unmoved
@@ -137,7 +139,10 @@ class _Inserting(Writer):
         return self.many[value]
 
     def moved(self, value: Value, ones: int) -> ir.Value:
-        """What lies between a stored tensor and a node, on a stack with so many axes more in between."""
+        """Apply to a stack the layout operator between a stored tensor and a node.
+
+        `ones`: how many axes of size one follow the experts.
+        """
         node = value.producer
         assert node is not None
         given = self.operand(node.required(0), node.required(0).rank + ones)
@@ -150,7 +155,7 @@ class _Inserting(Writer):
         return self.add(node.op, [given], f"{own.name}.experts", **attributes)
 
     def stack(self, use: Value, ones: int) -> ir.Value:
-        """A stored tensor of every expert: so far of one, which has the source's."""
+        """Return a stored tensor with an axis of experts. So far it holds one, with the source's weights."""
         old = self.there.value_of(use)
         tensor = stored_tensor(old)
         shape = (1, *[1] * ones, *shape_of(tensor))
@@ -160,23 +165,23 @@ class _Inserting(Writer):
         return self.marked(value, 0, self.mark(self.parts[use], reads=use is self.network.inner))
 
     def fresh(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
-        """A stored tensor of exactly this name."""
+        """Add a stored tensor of exactly this name."""
         self.names.discard(name)
         return self.initializer(name, tensor)
 
     def marked(self, value: ir.Value, axis: int, mark: Upcycled) -> ir.Value:
-        """A stored tensor with one expert along an axis, which stands for all of them."""
+        """Mark a stored tensor's axis of experts, where one expert stands for all."""
         count = self.mixture.experts
         value.meta[UPCYCLED] = mark
         value.meta[ORDER] = Order(axis, np.zeros(count, dtype=np.int64), 1, "experts")
         return value
 
     def mark(self, part: int, *, router: bool = False, reads: bool = False) -> Upcycled:
-        """What a stored tensor is of the mixture."""
+        """Return the place of a stored tensor in the mixture."""
         return Upcycled(self.mixture.statement, self.mixture.number, part, router, reads)
 
     def without_experts(self, node: Node) -> None:
-        """Sizes that were asked of what one network makes."""
+        """Let a Shape of a value inside the network read the stack, without its axis of experts."""
         own = self.there.node_of(node)
         start, end = node.integer("start", 0), node.integer("end", END)
         sizes = self.numbered("Shape", [self.many[node.required(0)]], own)
@@ -186,13 +191,13 @@ class _Inserting(Writer):
         own.outputs[0].replace_all_uses_with(sizes, replace_graph_outputs=True)
 
     def numbered(self, op: str, inputs: Sequence[ir.Value | None], own: ir.Node) -> ir.Value:
-        """A node whose result is a whole number."""
+        """Add a node whose result is an integer."""
         return self.insert(own, op, list(inputs), {}, f"{own.name}.experts")
 
     # ---- the router
 
     def gates(self) -> ir.Value:
-        """The weight of every expert at every position: a softmax over the chosen ones, zero for others."""
+        """Return each expert's weight at every position: a softmax over the chosen ones, zero for others."""
         network = self.network
         given = self.there.value_of(network.given)
         rows = (network.given.sizes or ())[-1][0]
@@ -216,25 +221,25 @@ class _Inserting(Writer):
         return self.add("ScatterElements", [rest, chosen, shares], "router.gates", axis=-1)
 
     def combined(self, outputs: ir.Value, gates: ir.Value, rank: int) -> ir.Value:
-        """The weighted sum of what all experts give."""
-        turned = self.add("Transpose", [gates], "router.turned", perm=[rank - 1, *range(rank - 1)])
+        """Return the weighted sum of all experts' outputs."""
+        experts_first = self.add("Transpose", [gates], "router.turned", perm=[rank - 1, *range(rank - 1)])
         last, first = (self.numbers(f"{self.stem}router.axis", [axis]) for axis in (-1, 0))
-        factors = self.add("Unsqueeze", [turned, last], "router.factors")
+        factors = self.add("Unsqueeze", [experts_first, last], "router.factors")
         weighed = self.add("Mul", [outputs, factors], "router.weighed")
         return self.add("ReduceSum", [weighed, first], "router.sum", keepdims=0)
 
 
 def _stem(names: Sequence[str]) -> str:
-    """What dotted names have in common, with the dot behind it."""
+    """Return the common prefix of dotted names, with its last dot."""
     parts = zip(*(name.split(".")[:-1] for name in names), strict=False)
     return "".join(f"{same[0]}." for same in takewhile(lambda found: len(set(found)) == 1, parts))
 
 
 def _behind(axis: int) -> int:
-    """The number of an axis in a stack."""
+    """Return the index of an axis in a stack."""
     return axis if axis < 0 else axis + 1
 
 
 def _reshaped(tensor: ir.TensorProtocol, shape: tuple[int, ...]) -> OnDemand:
-    """A stored tensor in another shape, read when it is asked for."""
+    """Return a stored tensor in another shape, read on demand."""
     return OnDemand(lambda: read_tensor(tensor).reshape(shape), tensor.dtype, shape, is_known(tensor))

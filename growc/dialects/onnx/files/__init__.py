@@ -1,1 +1,1 @@
-"""ONNX files as onnxruntime runs them: their inputs, their bodies, and copies of them in other types."""
+"""ONNX files as onnxruntime runs them: their inputs, their bodies, and copies in other element types."""

@@ -1,7 +1,7 @@
-"""Bodies of If, Loop and Scan written out once in the graph around them: for walks along what is computed.
+"""Bodies of If, Loop and Scan, inlined once into the graph around them, for walks along the data flow.
 
-An If becomes a node `If` of (condition, then, else) for each of its results; what a Loop or Scan carries goes
-through its body a single time. The graph is good for reading, not for running.
+An If becomes a node `If` of (condition, then, else) for each of its results. A value that a Loop or Scan
+carries passes through its body once. The graph is good for reading, not for running.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 
 def written_out(graph: ir.Graph) -> ir.Graph:
-    """The graph, changed in place."""
+    """Inline all bodies of a graph, in place, and return it."""
     pending = list(graph)
     while pending:
         node = pending.pop()
@@ -58,7 +58,7 @@ def _replace(old: ir.Value, new: ir.Value) -> None:
 
 
 def _move(graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Node]:
-    """The nodes of a body, now in front of `node`."""
+    """Move the nodes of a body in front of `node`, and return them."""
     nodes = list(body)
     body.remove(nodes)
     graph.insert_before(node, nodes)

@@ -1,4 +1,4 @@
-"""onnx's checker, which here also knows the norms that onnxruntime keeps in the default domain."""
+"""onnx's checker, extended by the norms that onnxruntime keeps in the default domain."""
 
 from __future__ import annotations
 
@@ -15,42 +15,44 @@ from growc.errors.regular_files import first_line
 
 _REAL = ["tensor(float16)", "tensor(bfloat16)", "tensor(float)", "tensor(double)"]
 _OPERANDS = {"SimplifiedLayerNormalization": ("X", "scale"), "LayerNormalization": ("X", "scale", "B")}
-"""onnxruntime writes them at every opset; onnx has the second one since opset 17."""
+"""The norms' operands. onnxruntime writes both norms at every opset; onnx has the second one since opset
+17.
+"""
 
 
 def check_model(path: Path) -> None:
-    """Check a file, whose weights stay where they are. Raises onnx.checker.ValidationError."""
+    """Check a file without reading its weights. Raises onnx.checker.ValidationError."""
     if fault := fault_of(path):
         raise onnx.checker.ValidationError(fault)
 
 
 def fault_of(path: Path) -> str:
-    """What the checker says of a model, whatever its large weights hold; nothing where it is valid."""
+    """Return the checker's complaint about a model, whatever its large weights hold; empty if it is valid."""
     proto = outline(path)
     for tensor in proto.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             tensor.CopyFrom(
                 onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0], raw_data=b"")
             )
-    with Attempt() as attempt, _norms_of_onnxruntime():  # it raises others than its own on what is no UTF-8
+    with Attempt() as attempt, _norms_of_onnxruntime():  # it raises foreign errors on invalid UTF-8
         onnx.checker.check_model(proto)
     return "" if attempt.error is None else first_line(attempt.error)
 
 
 @contextlib.contextmanager
 def _norms_of_onnxruntime() -> Iterator[None]:
-    """While this lasts, onnx knows them since opset 1."""
-    made = []
+    """Let onnx know the norms since opset 1 inside the context."""
+    registered = []
     for name, operands in _OPERANDS.items():
         try:
             get_schema(name, 1, "")
         except SchemaError:
             register_schema(_schema(name, operands))
-            made.append(name)
+            registered.append(name)
     try:
         yield
     finally:
-        for name in made:
+        for name in registered:
             deregister_schema(name, 1, "")
 
 

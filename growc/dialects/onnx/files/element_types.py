@@ -1,4 +1,4 @@
-"""Other element types for the tensors, attributes and declared types of a model, and casts between them."""
+"""Changes of element types: of a model's tensors, attributes and declared types, with casts in between."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from growc.ir.traits import SAME
 
 Types = Mapping[ir.DataType, ir.DataType]
 Change = Callable[[str, Array], Array]
-"""What becomes of a weight, by its name."""
+"""The change of a weight: from its name and values to new values."""
 
 PLACES: Mapping[ir.DataType | None, int] = {
     ir.DataType.BFLOAT16: 7,
@@ -22,29 +22,29 @@ PLACES: Mapping[ir.DataType | None, int] = {
     ir.DataType.FLOAT: 23,
     ir.DataType.DOUBLE: 52,
 }
-"""The binary places behind the point of the real types that models compute in."""
+"""The mantissa bits of the real types that models compute in."""
 
 _TYPE_ATTRIBUTES = ("to", "dtype", "output_datatype")
 
 
 def places_of(kind: ir.DataType | None) -> int:
-    """The places of a type; 0 of any that no model computes in."""
+    """Return the mantissa bits of a type; 0 for types that no model computes in."""
     return PLACES.get(kind, 0)
 
 
 def cast_to(node: ir.Node) -> ir.DataType | None:
-    """The type that a cast names; None of any other operator."""
+    """Return the target type of a Cast; None for any other operator."""
     return ir.DataType(node.attributes.get_int("to", 0)) if node.op_type == "Cast" else None
 
 
 def narrows(node: ir.Node) -> bool:
-    """Whether it makes real numbers of some type ones of fewer places."""
+    """Whether a node converts real numbers to a type with fewer mantissa bits."""
     given = node.inputs[0] if has(node, SAME) else None
     return given is not None and places_of(given.dtype) > places_of(node.outputs[0].dtype) > 0
 
 
 def retype(model: ir.Model, types: Types, change: Change | None, kept: set[ir.Node]) -> None:
-    """Replace types everywhere but in the attributes of the `kept` nodes."""
+    """Replace types everywhere except in the attributes of the `kept` nodes."""
     for graph in list(model.graphs()):
         for value in graph.initializers.values():
             _retype_value(value, types, change)
@@ -71,7 +71,7 @@ def _retype_value(value: ir.Value, types: Types, change: Change | None) -> None:
 
 
 def _of_elements(kind: ir.TypeProtocol | None, dtype: ir.DataType) -> ir.TypeProtocol:
-    """A type with other elements: of tensors, or of sequences of them."""
+    """Return a type with another element type: of tensors, or of sequences of them."""
     if isinstance(kind, ir.SequenceType | ir.OptionalType):
         return type(kind)(_of_elements(kind.elem_type, dtype))
     return ir.TensorType(dtype)
@@ -88,7 +88,9 @@ def _converted(
 
 
 def _retype_attributes(node: ir.Node, types: Types, change: Change | None) -> None:
-    """Types named by attributes, constants held by them, and the constants that mean float32 by default."""
+    """Change types named by attributes, constants in attributes, and constants that are float32 by
+    default.
+    """
     changed = []
     for attribute in node.attributes.values():
         names_type = node.domain == "" and attribute.name in _TYPE_ATTRIBUTES
@@ -105,14 +107,16 @@ def _retype_attributes(node: ir.Node, types: Types, change: Change | None) -> No
         changed.append(ir.AttrTensor("value", ir.Tensor(np.zeros(1, dtype=single.numpy()))))
     if single != ir.DataType.FLOAT and node.op_type == "Constant":
         for name in ("value_float", "value_floats"):
-            if (held := node.attributes.pop(name, None)) is not None:
-                changed.append(ir.AttrTensor("value", ir.Tensor(np.array(held.value, dtype=single.numpy()))))
+            if (number := node.attributes.pop(name, None)) is not None:
+                changed.append(
+                    ir.AttrTensor("value", ir.Tensor(np.array(number.value, dtype=single.numpy())))
+                )
     for attribute in changed:
         node.attributes.add(attribute)
 
 
 def _cast_input(graph: ir.Graph, value: ir.Value, old: ir.DataType) -> None:
-    """Give an input its old type back, behind a cast; two casts round to bfloat16, which cannot be fed."""
+    """Give an input its old type back, behind a cast. bfloat16 cannot be fed, so two casts round to it."""
     uses = list(value.uses())
     wide = value.dtype
     assert wide is not None
@@ -120,18 +124,22 @@ def _cast_input(graph: ir.Graph, value: ir.Value, old: ir.DataType) -> None:
     first = ir.node("Cast", [value], {"to": old if unfed else wide})
     casts = [first, ir.node("Cast", [first.outputs[0]], {"to": wide})] if unfed else [first]
     first.outputs[0].type, first.outputs[0].shape = ir.TensorType(old), value.shape
-    seen = casts[-1].outputs[0]
-    seen.name, seen.type, seen.shape = f"{value.name}:wide", ir.TensorType(wide), value.shape
+    cast_input = casts[-1].outputs[0]
+    cast_input.name, cast_input.type, cast_input.shape = (
+        f"{value.name}:wide",
+        ir.TensorType(wide),
+        value.shape,
+    )
     value.type = ir.TensorType(wide if unfed else old)
     if graph.num_nodes():
         graph.insert_before(graph[0], casts)
     else:
         graph.extend(casts)
-    _replace(graph, uses, value, seen)
+    _replace(graph, uses, value, cast_input)
 
 
 def _replace(graph: ir.Graph, uses: Iterable[Any], old: ir.Value, new: ir.Value) -> None:
-    """Let these uses of `old`, and the graph's outputs, see `new`."""
+    """Let these uses of `old`, and the graph's outputs, read `new`."""
     for use in uses:
         use.node.replace_input_with(use.idx, new)
     for index, output in enumerate(graph.outputs):
@@ -142,15 +150,15 @@ def _replace(graph: ir.Graph, uses: Iterable[Any], old: ir.Value, new: ir.Value)
 def cast_behind(
     graph: ir.Graph, node: ir.Node, value: ir.Value, own: ir.DataType, seen: ir.DataType
 ) -> ir.Node:
-    """Let `node` give a result of its `own` type, and cast it to the type that everyone behind has `seen`."""
+    """Let `node` compute a result of its `own` type, and cast it to the type `seen` by all readers."""
     uses = list(value.uses())
     cast = ir.node("Cast", [value], {"to": seen})
-    made = cast.outputs[0]
-    made.type, made.shape = ir.TensorType(seen), value.shape
-    made.name, value.name = value.name, f"{value.name}:{node.op_type}"
+    result = cast.outputs[0]
+    result.type, result.shape = ir.TensorType(seen), value.shape
+    result.name, value.name = value.name, f"{value.name}:{node.op_type}"
     value.type = ir.TensorType(own)
     graph.insert_after(node, cast)
-    _replace(graph, uses, value, made)
+    _replace(graph, uses, value, result)
     return cast
 
 
@@ -165,11 +173,11 @@ def cast_in_front(graph: ir.Graph, node: ir.Node, operand: int, dtype: ir.DataTy
 def cast_where_used(
     graph: ir.Graph, stored: Mapping[ir.Value, ir.ExternalTensor], dtype: ir.DataType
 ) -> None:
-    """Let weights of a type be cast from what is stored, each in front of the first node that reads it."""
+    """Replace weights by casts of stored tensors, each cast in front of the weight's first reader."""
     places = {node: place for place, node in enumerate(graph)}
     nodes = list(places)
     for value, tensor in stored.items():
-        users = [places.get(use.node, 0) for use in value.uses()]  # what is no node of the graph is in a body
+        users = [places.get(use.node, 0) for use in value.uses()]  # uses in bodies have no place
         name = str(value.name)
         own = ir.Value(name=f"{name}.stored", type=ir.TensorType(tensor.dtype), const_value=tensor)
         cast = ir.node("Cast", [own], {"to": dtype})

@@ -1,6 +1,6 @@
-"""Where the elements of a value go in an ONNX file, and what operators make of them on the way.
+"""Data flow in an ONNX file: where the elements of a value go, and what operators compute from them.
 
-Needs: a graph of onnx-ir whose bodies are written out (growc.dialects.onnx.files.bodies).
+Needs: a graph of onnx-ir with inlined bodies (growc.dialects.onnx.files.bodies).
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from growc.ir.traits import DEQUANTISE, JOIN, MOVES, SAME, SUM, WRITE, Trait
 from growc.ir.walk import walk
 
 LINEAR = frozenset({"add", "multiply", "divide", "contract"})
+"""Treatments of operators that are linear in an operand."""
 PRODUCTS = frozenset({"contract", "recurrent"})
-"""Treatments of operators that are linear in an operand, and that multiply it with a matrix."""
+"""Treatments of operators that multiply an operand with a matrix."""
 
 _INTEGER_PRODUCTS = {"MatMulInteger", "ConvInteger"}
 _BOUNDS = {"Max", "Min", "Clip"}
 
 
 def reach(start: ir.Value, passes: Callable[[ir.Node, int], bool]) -> Iterator[tuple[ir.Node, int]]:
-    """Every use (node, operand) of `start`, and of what comes out of the nodes that `passes` lets through."""
+    """Yield every use (node, operand) of `start`, directly or behind nodes that `passes` accepts."""
 
     def behind(value: ir.Value) -> Iterator[ir.Value]:
         yield from (v for node, operand in value.uses() if passes(node, operand) for v in node.outputs)
@@ -34,12 +35,12 @@ def reach(start: ir.Value, passes: Callable[[ir.Node, int], bool]) -> Iterator[t
 
 
 def others(node: ir.Node, slot: int) -> list[ir.Value]:
-    """The operands beside operand `slot`."""
+    """Return all operands but operand `slot`."""
     return [value for index, value in enumerate(node.inputs) if index != slot and value is not None]
 
 
 def alone(node: ir.Node, moving: set[ir.Value]) -> bool:
-    """Whether only one of the node's operands depends on what is fed."""
+    """Whether exactly one of the node's operands depends on the model's inputs."""
     return sum(value in moving for value in node.inputs if value is not None) == 1
 
 
@@ -51,12 +52,12 @@ def meets_weight(node: ir.Node, slot: int) -> bool:
 
 def moves(node: ir.Node, slot: int) -> bool:
     """Whether the elements of operand `slot` stand in the results."""
-    chosen = node.op_type == "If" and slot > 0  # of growc.dialects.onnx.files.bodies
+    chosen = node.op_type == "If" and slot > 0  # made by growc.dialects.onnx.files.bodies
     return chosen or has(node, JOIN) or (slot == 0 and has(node, *MOVES, WRITE))
 
 
 def elementwise(node: ir.Node) -> bool:
-    """Whether each element of the result is made of those at its place."""
+    """Whether each element of the result depends only on the operands' elements at its place."""
     row = OPERATORS.get(op_name(node))
     return node.op_type in _BOUNDS | {"Pow"} or (row is not None and row.elementwise) or has(node, SAME)
 
@@ -68,29 +69,29 @@ def linear(node: ir.Node, slot: int) -> bool:
 
 
 def real_function(node: ir.Node, slot: int) -> bool:
-    """Whether the elements of operand `slot`, or numbers made of each, stand in the results."""
+    """Whether the results hold the elements of operand `slot`, or numbers computed from each of them."""
     return not compares(node) and (moves(node, slot) or elementwise(node))
 
 
 def compares(node: ir.Node) -> bool:
-    """Whether an elementwise operator gives booleans, whatever it is given."""
+    """Whether an elementwise operator always returns booleans."""
     known = node.domain == "" and elementwise(node) and onnx.defs.has(node.op_type)
     return known and onnx.defs.get_schema(node.op_type).outputs[0].types == {"tensor(bool)"}
 
 
 def is_weight(value: ir.Value) -> bool:
-    """Whether it is a stored matrix, possibly cast or moved."""
+    """Whether a value is a stored matrix, possibly cast or moved."""
     tensor = ir.convenience.get_const_tensor(origin(value, *MOVES, WRITE, DEQUANTISE))
     return tensor is not None and len(tensor.shape) >= 2
 
 
 def origin(value: ir.Value, *through: Trait) -> ir.Value:
-    """The value that stands behind operators of these traits, which choose nothing by number."""
+    """Return the value behind operators of these traits, except those that choose elements by index."""
     return backward(value, lambda node: has(node, *through) and treatment_of(node) != "lookup")
 
 
 def scalar(value: ir.Value | None) -> float | None:
-    """The value of a constant with one element."""
+    """Return the value of a constant with one element, else None."""
     tensor = ir.convenience.get_const_tensor(value) if value is not None else None
     if tensor is None or tensor.size != 1 or tensor.dtype == ir.DataType.STRING:
         return None
@@ -98,7 +99,7 @@ def scalar(value: ir.Value | None) -> float | None:
 
 
 def shift(node: ir.Node, slot: int) -> int | None:
-    """What the node adds to indices in operand `slot`; None where it is no such node."""
+    """Return the number that the node adds to indices in operand `slot`; None if it does something else."""
     if moves(node, slot) or treatment_of(node) == "select" or node.op_type in _BOUNDS:
         return 0
     if treatment_of(node) == "add" and len(node.inputs) == 2:

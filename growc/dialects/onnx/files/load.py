@@ -1,8 +1,8 @@
-"""Opening an ONNX file without reading its weights, and writing one without holding them.
+"""Reading an ONNX file without its weights, and writing one without holding all weights in memory.
 
-onnx-ir maps external data into memory and leaves it untouched. Weights stored inside the `.onnx` file
-are given the same treatment here: the protobuf is walked once over a memory map, and each large
-`raw_data` field is replaced by a reference to its place in the file, so that onnx-ir sees external data.
+onnx-ir maps external data into memory and leaves it untouched. Weights inside the `.onnx` file are treated
+alike. The protobuf is walked once over a memory map, and each large `raw_data` field is replaced by a
+reference to its place in the file. So onnx-ir sees external data.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers in onnx.proto: ModelP
 
 
 def load(path: Path) -> ir.Model:
-    """The model at `path`, its weights still on disk. Raises GrowError (G310) if it cannot be read."""
+    """Return the model at `path`, its weights still on disk. Raises GrowError (G310) if it cannot be read."""
     with foreign(path, KIND):
         proto = outline(path)
         if not proto.graph.node and not proto.graph.output:
@@ -45,20 +45,25 @@ def load(path: Path) -> ir.Model:
 
 
 def load_model(path: Path) -> ir.Model:
-    """The same, with its functions written out. Raises GrowError (G310, and G324 for too many nodes)."""
+    """Return the model at `path` with its functions inlined.
+
+    Raises GrowError: G310 if it cannot be read, G311 if functions cannot be inlined, G324 for too many calls
+    or nodes.
+    """
     return inlined(load(Path(path)))
 
 
 def outline(path: Path) -> onnx.ModelProto:
-    """The model at `path`; large weights in it are references to where they stand in the file itself.
+    """Return the model at `path` with references in place of its large weights.
 
-    All references have real paths. Raises GrowError (G310) where one names a file that is not the model's.
+    All references have real paths, also those into the file itself. Raises GrowError (G310) if one names a
+    file that is not the model's.
     """
     return _outlined(path)[0]
 
 
 def _outlined(path: Path) -> tuple[onnx.ModelProto, bool]:
-    """The outline of a model, and whether small tensors of it lie in other files."""
+    """Return the outline of a model, and whether some of its small tensors lie in other files."""
     proto = onnx.ModelProto()
     with foreign(path, KIND):
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -69,9 +74,9 @@ def _outlined(path: Path) -> tuple[onnx.ModelProto, bool]:
 
 
 def inlined(model: ir.Model) -> ir.Model:
-    """The model with the functions that it defines written out in their places.
+    """Return the model with the functions that it defines inlined.
 
-    Raises GrowError: G311 where they cannot be, G324 for too many calls or nodes.
+    Raises GrowError: G311 if they cannot be inlined, G324 for too many calls or nodes.
     """
     if model.functions:
         require("calls", "the model has", _calls(model))
@@ -83,17 +88,19 @@ def inlined(model: ir.Model) -> ir.Model:
 def _written_out(model: ir.Model) -> ir.Model:
     try:
         return InlinePass()(model).model
-    except Exception as error:  # of onnx-ir: functions that call each other, or what nothing gives them
+    except Exception as error:  # from onnx-ir: functions that call each other, or read undefined values
         message = f"the functions of the model cannot be written out: {first_line(error)}"
         raise GrowError(Diagnostic("G311", message)) from error
 
 
 def _calls(model: ir.Model) -> int:
-    """How many calls there are in all once functions are written out; 0 where they call each other around."""
+    """Return the number of calls when all functions are inlined; 0 if functions call each other in a
+    cycle.
+    """
     called = {name: Counter(_called(f.all_nodes(), model)) for name, f in model.functions.items()}
     try:
         order = list(TopologicalSorter(called).static_order())
-    except CycleError:  # whoever writes them out says so
+    except CycleError:  # inlining reports it
         return 0
     within: dict[ir.OperatorIdentifier, int] = {}
     for name in order:
@@ -106,25 +113,26 @@ def _called(nodes: Iterable[ir.Node], model: ir.Model) -> Iterator[ir.OperatorId
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files that a model is made of: its own, and those that hold weights of it."""
+    """Return the files of a model: its own, and those that hold its weights."""
     return sorted({Path(os.path.realpath(path)), *map(Path, places(outline(path)))})
 
 
 def metadata(path: Path) -> dict[str, str]:
-    """What stands in the metadata of a model, by its keys."""
+    """Return the metadata of a model, by key."""
     return {entry.key: entry.value for entry in outline(path).metadata_props}
 
 
 def loadable(path: Path) -> tuple[bytes, Path] | None:
-    """The outline of a model, and the folder of its files, where onnxruntime cannot load the file itself: it
-    looks for data in one folder, and infers no shapes from it.
+    """Return a model's outline and the folder of its files if onnxruntime cannot load the file, else None.
+
+    onnxruntime looks for data in one folder, and infers no shapes from external data.
     """
     proto, small = _outlined(path)
     return in_one_folder(proto, path) if small or path.is_symlink() else None
 
 
 def in_one_folder(proto: onnx.ModelProto, path: Path) -> tuple[bytes, Path]:
-    """The outline of the model at `path`, its references relative to the folder that holds all its files."""
+    """Return the outline of the model at `path`, with references relative to the folder of all its files."""
     files = (os.path.realpath(path), *places(proto))
     folder = Path(os.path.commonpath([Path(file).parent for file in files]))
     relate(proto, folder)
@@ -152,7 +160,7 @@ def _encode(value: int) -> bytes:
 
 
 def _fields(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """(field number, start with its tag, start of its content, end) for each field of a message."""
+    """Yield (field number, start with its tag, start of its content, end) for each field of a message."""
     at = start
     while at < end:
         first = at
@@ -194,7 +202,7 @@ def _without_weights(data: mmap.mmap, location: str) -> bytes:
 
 
 def _tensor(data: mmap.mmap, start: int, end: int, location: str) -> bytes:
-    kept, reference = bytearray(), b""
+    remaining, reference = bytearray(), b""
     for number, first, content, stop in _fields(data, start, end):
         if number == _RAW_DATA and stop - content >= INLINE_LIMIT:
             stub = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
@@ -202,8 +210,8 @@ def _tensor(data: mmap.mmap, start: int, end: int, location: str) -> bytes:
                 stub.external_data.add(key=key, value=str(value))
             reference = stub.SerializeToString()
         else:
-            kept += data[first:stop]
-    return bytes(kept) + reference
+            remaining += data[first:stop]
+    return bytes(remaining) + reference
 
 
 def write_inline(
@@ -211,7 +219,7 @@ def write_inline(
 ) -> None:
     """Write a model with its weights inside the file, one at a time.
 
-    `tensors` are computed when they are written; their initializers in `proto` are stubs, which is changed.
+    `tensors` are computed when they are written. Their initializers in `proto` are stubs; `proto` is changed.
     """
     stubs = [t for t in proto.graph.initializer if t.name in tensors]
     kept = [t for t in proto.graph.initializer if t.name not in tensors]

@@ -1,9 +1,10 @@
-"""A model that gives out sums over its own activations, and nothing else.
+"""Probes: a model whose outputs are sums over its own activations, and nothing else.
 
-Needs: an ONNX file, and `Probe`s: which tensors, which of their axes are kept, which masks weigh the others.
-Gives: the bytes of a model with a few small outputs for each probe: the sum of |value| over all other axes,
-weighed by the masks, or of the quotient of two norms over the kept ones; and what tells how many numbers each
-sum adds up. Sums are taken inside the graph, so that no activation ever leaves it.
+Needs: an ONNX file, and `Probe`s: which tensors, which of their axes are kept, which masks weight the others.
+Gives: the bytes of a model with a few small outputs for each probe, and the outputs that tell how many
+numbers each sum adds up. A probe's sum is that of |value| over all other axes, weighted by the masks, or of
+the quotient of two norms over the kept axes. Sums are taken inside the graph, so that no activation leaves
+it.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from growc.dialects.onnx.files.load import in_one_folder, outline
 
 
 def shown(model: Path) -> frozenset[str]:
-    """The names of the tensors of a file's own graph, and of what its fused nodes compute on the way.
+    """Return the names of the tensors in a file's main graph, and of its fused nodes' inner values.
 
-    Those in bodies of other nodes cannot be probed.
+    Tensors in bodies of other nodes cannot be probed.
     """
     proto = outline(model)
-    given = (v.name for v in proto.graph.input)
-    made = (name for n in proto.graph.node for name in n.output)
-    return frozenset([*given, *made, *inner_values(proto)])
+    inputs = (v.name for v in proto.graph.input)
+    outputs = (name for n in proto.graph.node for name in n.output)
+    return frozenset([*inputs, *outputs, *inner_values(proto)])
 
 
 @dataclass(frozen=True)
 class Mask:
-    """An input of ones and zeros: the places of its axes among those of a tensor, or one place for all."""
+    """An input of ones and zeros: the place of each of its axes among a tensor's, or one place for all."""
 
     name: str
     places: tuple[int, ...]
@@ -46,22 +47,22 @@ class Mask:
 
 @dataclass(frozen=True)
 class Probe:
-    """One tensor by its name in the file, its rank, the axes kept, and the masks that weigh the others.
+    """One probed tensor: its name in the file, its rank, the kept axes, and the masks that weight the others.
 
-    less: a tensor of the same shape that is taken off first.
-    units: where it holds numbers of so many units, it is taken as one-hot, with one axis more.
-    part: a tensor of the same shape whose norm over the kept axes is divided by that of this one; where it is
-    `taken`, the norm of what is left of this one without it. cosine: 1 − cos of both counts instead.
-    using: what is taken over all other axes: the sum of |value|, its squares (`l2`), or the largest (`max`).
-    grouped: of each element along the kept axes the unit that it belongs to, whose norm counts.
-    routed: the norm over the kept axes, times `shares` if there are any, summed up for each expert over the
-    places that it is chosen for; these places are counted. They are where `numbers` have one of `units`
-    experts; else those that are not zero, of each expert `along` an axis, or of the only one.
+    less: a tensor of the same shape that is subtracted first. units: the tensor holds indices of this many
+    units, and is taken as one-hot, with one more axis. part: a tensor of the same shape. The norm of part
+    over the kept axes is divided by the tensor's own. If `taken`, the norm of the tensor less part is used
+    instead. cosine: 1 − cos of both is used instead. using: the reduction over all other axes: the sum of
+    |value|, its squares (`l2`), or the largest (`max`). grouped: the unit of each element along the kept
+    axes. The norm of each unit counts. routed: the norm over the kept axes, times `shares` if given, is
+    summed for each expert over the places where it is chosen; these places are counted. If `numbers` are
+    given, they hold the index of one of `units` experts for each place. Else the places that are not zero
+    count, for each expert `along` an axis, or for the only one.
     """
 
     @property
     def read(self) -> set[str]:
-        """The names of all tensors that it sees."""
+        """The names of all tensors that it reads."""
         return {name for name in (self.name, self.part, self.less, self.shares, self.numbers) if name}
 
     name: str
@@ -82,8 +83,9 @@ class Probe:
 
 
 def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
-    """The model with the probes as its only outputs. Its weights stay where they are, on disk, below a
-    folder.
+    """Return the model with the probes as its only outputs, and the folder that its references start from.
+
+    Its weights stay on disk.
     """
     proto = outline(model)
     del proto.graph.output[:]
@@ -98,13 +100,13 @@ def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
         (writer.chosen if probe.routed else writer.add)(probe)
         behind.setdefault(max(makers.get(name, -1) for name in probe.read), []).extend(proto.graph.node)
     del proto.graph.node[:]
-    for i in range(-1, len(nodes)):  # at once behind what they sum up: nothing is kept until the end
+    for i in range(-1, len(nodes)):  # right behind the tensors they sum, which so need not stay in memory
         proto.graph.node.extend([*nodes[max(i, 0) : i + 1], *behind.get(i, ())])
     return in_one_folder(proto, model)
 
 
 def with_shapes(model: Path, names: Collection[str]) -> tuple[tuple[bytes, Path], dict[str, str]]:
-    """The model with the shapes of these tensors as its only outputs, and the name of each."""
+    """Return the model with the shapes of these tensors as its only outputs, and the name of each output."""
     proto = outline(model)
     nodes = list(proto.graph.node)
     del proto.graph.output[:], proto.graph.node[:]
@@ -113,7 +115,7 @@ def with_shapes(model: Path, names: Collection[str]) -> tuple[tuple[bytes, Path]
         proto.graph.node.append(node)
         for name in (
             name for name in node.output if name in names
-        ):  # at once behind it: nothing is kept until the end
+        ):  # right behind its producer, so that the tensor need not stay in memory
             shapes[name] = f"{name}:shape"
             proto.graph.node.append(oh.make_node("Shape", [name], [shapes[name]]))
             proto.graph.output.append(oh.make_tensor_value_info(shapes[name], TensorProto.INT64, None))
@@ -121,7 +123,7 @@ def with_shapes(model: Path, names: Collection[str]) -> tuple[tuple[bytes, Path]
 
 
 def exposing(model: Path, names: Sequence[str]) -> tuple[bytes, Path]:
-    """The model with these tensors as its only outputs."""
+    """Return the model with these tensors as its only outputs."""
     proto = outline(model)
     del proto.graph.output[:]
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
@@ -131,7 +133,10 @@ def exposing(model: Path, names: Sequence[str]) -> tuple[bytes, Path]:
 def _beside(
     proto: onnx.ModelProto, names: set[str], makers: dict[str, int]
 ) -> dict[int, list[onnx.NodeProto]]:
-    """The nodes that make inner values of fused ones, behind these; `makers` tells of them too."""
+    """Return the nodes that compute inner values of fused nodes, by the fused node's index.
+
+    The index of each new value is added to `makers`.
+    """
     behind: dict[int, list[onnx.NodeProto]] = {}
     inner = inner_values(proto)
     for name in sorted(names & inner.keys()):
@@ -143,14 +148,14 @@ def _beside(
 
 
 def counted(probe: Probe, shape: Sequence[int], weight: float) -> float:
-    """How many numbers each sum of a probe adds up; `weight`: the sum over its masks."""
+    """Return how many numbers each sum of a probe adds up. `weight`: the sum over its masks."""
     covered = {place for mask in probe.masks for place in mask.places}
-    left = [n for a, n in enumerate(shape) if a not in probe.kept and a not in covered]
-    return weight * float(np.prod(left, dtype=np.float64))
+    summed_sizes = [n for a, n in enumerate(shape) if a not in probe.kept and a not in covered]
+    return weight * float(np.prod(summed_sizes, dtype=np.float64))
 
 
 class _Writer:
-    """Nodes behind one tensor; `prefix` is what no name in the file begins with."""
+    """The nodes behind one tensor. No name in the file begins with `prefix`."""
 
     def __init__(self, graph: onnx.GraphProto, prefix: str, opset: int) -> None:
         self.graph, self.prefix, self.opset, self.count = graph, prefix, opset, 0
@@ -158,10 +163,10 @@ class _Writer:
     def add(self, probe: Probe) -> None:
         value = self.one_hot(probe) if probe.units else self.single(probe.name)
         value = self.node("Sub", value, self.single(probe.less)) if probe.less else value
-        gone = [a for a in range(probe.rank) if a not in probe.kept]
+        summed = [a for a in range(probe.rank) if a not in probe.kept]
         if probe.part:
             value = self.turned(probe, value) if probe.cosine else self.quotient(probe, value)
-            gone = list(range(probe.rank))
+            summed = list(range(probe.rank))
         self.output("shape", self.node("Shape", value), TensorProto.INT64)
         if probe.masks:
             weight = self.aligned(probe.masks[0], probe.rank)
@@ -170,38 +175,38 @@ class _Writer:
             value = self.node("Mul", value, weight)
             self.output("weight", self.node("ReduceSum", weight, keepdims=0))
         if probe.grouped:
-            value, gone = self.norms(probe, value), [0]
-        self.output("sum", self.total(probe.using, value, gone))
+            value, summed = self.norms(probe, value), [0]
+        self.output("sum", self.total(probe.using, value, summed))
 
     def chosen(self, probe: Probe) -> None:
-        """What experts give where they are chosen, and how often they are."""
+        """Sum the experts' norms over the places where they are chosen, and count these places."""
         value, weight = self.single(probe.name), ""
         for mask in probe.masks:
-            one = self.aligned(mask, probe.rank)
-            weight = self.node("Mul", weight, one) if weight else one
+            aligned = self.aligned(mask, probe.rank)
+            weight = self.node("Mul", weight, aligned) if weight else aligned
         size = self.over("ReduceL2", value, probe.kept, 18, keepdims=1)
         size = self.node("Mul", size, weight) if weight else size
         if probe.shares:
             apart = self.node("Reshape", self.single(probe.shares), self.node("Shape", size))
             size = self.node("Mul", size, self.node("Abs", apart))
         if probe.numbers:
-            one = self.constant(np.ones(1, dtype=np.float32))
-            every = self.node("Expand", weight or one, self.node("Shape", size))
+            aligned = self.constant(np.ones(1, dtype=np.float32))
+            every = self.node("Expand", weight or aligned, self.node("Shape", size))
             whole = self.node("Cast", probe.numbers, to=TensorProto.INT64)
             numbers = self.node("Reshape", whole, self.numbers([-1]))
             values = self.constant(np.array([0, 1], dtype=np.float32))
             which = self.node("OneHot", numbers, self.numbers([probe.units]), values)
-            for kind, of in (("sum", size), ("count", every)):
-                row = self.node("Reshape", of, self.numbers([1, -1]))
+            for kind, summand in (("sum", size), ("count", every)):
+                row = self.node("Reshape", summand, self.numbers([1, -1]))
                 self.output(kind, self.node("Reshape", self.node("MatMul", row, which), self.numbers([-1])))
             return
         is_chosen = self.single(self.node("Greater", size, self.constant(np.zeros(1, dtype=np.float32))))
-        gone = [a for a in range(probe.rank) if a != probe.along]
-        self.output("sum", self.summed(size, gone))
-        self.output("count", self.summed(is_chosen, gone))
+        summed = [a for a in range(probe.rank) if a != probe.along]
+        self.output("sum", self.summed(size, summed))
+        self.output("count", self.summed(is_chosen, summed))
 
     def total(self, using: str, value: str, gone: Sequence[int]) -> str:
-        """What stands for all values over some axes."""
+        """Return the reduction of all values over some axes."""
         if using == "l2":
             squares = self.node("Mul", value, value)
             return self.summed(squares, gone)
@@ -214,9 +219,9 @@ class _Writer:
         return self.over("ReduceSum", value, axes, 13, keepdims=0) if axes else value
 
     def norms(self, probe: Probe, value: str) -> str:
-        """The L2 norm of what belongs to each unit: a row for each place, a column for each unit."""
-        gone = [a for a in range(probe.rank) if a not in probe.kept]
-        order = [*gone, *probe.kept]
+        """Return the L2 norm of each unit's elements: a row for each place, a column for each unit."""
+        others = [a for a in range(probe.rank) if a not in probe.kept]
+        order = [*others, *probe.kept]
         value = value if order == sorted(order) else self.node("Transpose", value, perm=order)
         flat = self.node("Reshape", value, self.numbers([-1, len(probe.grouped)]))
         units = np.array(probe.grouped)
@@ -225,13 +230,13 @@ class _Writer:
         return self.node("Sqrt", squares)
 
     def one_hot(self, probe: Probe) -> str:
-        """One for the unit that a number means, zero for all others."""
+        """Return one for the unit that an index names, zero for all others."""
         numbers = self.node("Cast", probe.name, to=TensorProto.INT64)
         values = self.constant(np.array([0, 1], dtype=np.float32))
         return self.node("OneHot", numbers, self.numbers([probe.units]), values)
 
     def quotient(self, probe: Probe, whole: str) -> str:
-        """‖part‖/‖whole‖ over the kept axes, which become one; 0 where both are zero."""
+        """Return ‖part‖/‖whole‖ over the kept axes, which become one; 0 if both are zero."""
         part = self.single(probe.part)
         if probe.taken:
             part = self.node("Sub", whole, part)
@@ -240,8 +245,10 @@ class _Writer:
         return self.node("Div", above, self.node("Max", below, least))
 
     def turned(self, probe: Probe, whole: str) -> str:
-        """1 − cos of two vectors over the kept axes, which become one: half the squared distance of their
-        directions, which is right for near ones too. A vector that is zero has none.
+        """Return 1 − cos of two vectors over the kept axes, which become one.
+
+        It is half the squared distance of their directions, which is accurate for close vectors too. A zero
+        vector has the direction zero.
         """
         least = self.constant(np.array(np.finfo(np.float32).tiny, dtype=np.float32))
         directions = []
@@ -253,13 +260,13 @@ class _Writer:
         return self.node("Mul", squares, self.constant(np.array(0.5, dtype=np.float32)))
 
     def over(self, op: str, value: str, axes: Sequence[int], since: int, **attributes: int) -> str:
-        """An operator on some axes, which are an operand since an opset."""
+        """Return an operator over some axes, which are an operand from opset `since` on."""
         if self.opset < since:
             return self.node(op, value, axes=list(axes), **attributes)
         return self.node(op, value, self.numbers(axes), **attributes)
 
     def aligned(self, mask: Mask, rank: int) -> str:
-        """A mask of ones and zeros that broadcasts against a tensor."""
+        """Return a mask of ones and zeros that broadcasts against a tensor."""
         values = self.single(self.node("Cast", mask.name, to=TensorProto.BOOL))
         if mask.merged:
             values = self.node("Reshape", values, self.numbers([-1]))

@@ -1,7 +1,7 @@
-"""Tensors of an ONNX file that lie in other files: which these are, and where they really stand.
+"""References of an ONNX file to tensors in other files, and the real paths of these files.
 
-Nothing is opened before it is known that it may belong to the model (growc.errors.regular_files), wherever
-its name stands: in initializers, attributes, sparse tensors, bodies and functions.
+No file is opened before growc has checked that it may belong to the model (growc.errors.regular_files). This
+holds wherever its name stands: in initializers, attributes, sparse tensors, bodies and functions.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ import onnx
 from growc.errors.regular_files import companion
 
 INLINE_LIMIT = 4096
-"""Tensors of fewer bytes stand in the graph itself: shape constants, scalars. Shapes follow from these."""
+"""Size in bytes below which tensors stand in the graph itself: shape constants, scalars.
+
+Shapes follow from these.
+"""
 
 
 def settle(proto: onnx.ModelProto, owner: Path) -> bool:
-    """Give every reference the real path of its file. Raises GrowError (G310) for what is no companion.
+    """Give every reference the real path of its file. Raises GrowError (G310) if that is no companion.
 
-    Large initializers of the graph stay references; other tensors are read. Returns whether some were.
+    Large initializers of the graph stay references; other tensors are read. Returns whether any were read.
     """
     large = [t for t in proto.graph.initializer if _is_reference(t)]
     inner = [t for t in _inner_tensors(proto) if _is_reference(t)]
     entries = list(_locations([*large, *inner]))
-    found = {name: str(companion(owner, name)) for name in dict.fromkeys(e.value for e in entries)}
+    real_paths = {name: str(companion(owner, name)) for name in dict.fromkeys(e.value for e in entries)}
     for entry in entries:  # most tensors lie in one file
-        entry.value = found[entry.value]
+        entry.value = real_paths[entry.value]
     small = [*inner, *(t for t in large if _is_small(t))]
     for tensor in small:
         _read(tensor)
@@ -36,7 +39,7 @@ def settle(proto: onnx.ModelProto, owner: Path) -> bool:
 
 
 def places(proto: onnx.ModelProto) -> list[str]:
-    """The paths of the files that settled references name."""
+    """Return the paths of the files that settled references name."""
     return [entry.value for entry in _locations(proto.graph.initializer)]
 
 
@@ -55,25 +58,25 @@ def _is_reference(tensor: onnx.TensorProto) -> bool:
 
 
 def reference(tensor: onnx.TensorProto) -> dict[str, str]:
-    """What a reference says: `location`, and `offset` and `length` in bytes where it has them."""
+    """Return the fields of a reference: `location`, and `offset` and `length` in bytes if present."""
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
 def _is_small(tensor: onnx.TensorProto) -> bool:
-    """Whether a tensor has few bytes, and they are there."""
-    said = reference(tensor)
-    place = Path(said.get("location", ""))
+    """Whether a tensor has few bytes, and its file exists."""
+    fields = reference(tensor)
+    place = Path(fields.get("location", ""))
     if not place.is_file():
         return False
-    return int(said.get("length", place.stat().st_size - int(said.get("offset", 0)))) < INLINE_LIMIT
+    return int(fields.get("length", place.stat().st_size - int(fields.get("offset", 0)))) < INLINE_LIMIT
 
 
 def _read(tensor: onnx.TensorProto) -> None:
-    """Put the elements of a tensor in the place of the reference to them."""
-    said = reference(tensor)
-    with Path(said["location"]).open("rb") as file:
-        file.seek(int(said.get("offset", 0)))
-        tensor.raw_data = file.read(int(said.get("length", -1)))
+    """Replace the reference to a tensor's elements by the elements."""
+    fields = reference(tensor)
+    with Path(fields["location"]).open("rb") as file:
+        file.seek(int(fields.get("offset", 0)))
+        tensor.raw_data = file.read(int(fields.get("length", -1)))
     tensor.ClearField("external_data")
     tensor.ClearField("data_location")
 
@@ -82,7 +85,7 @@ def _read(tensor: onnx.TensorProto) -> None:
 
 
 def _inner_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor of a file but the initializers of its graph."""
+    """Yield every tensor of a file except the initializers of its graph."""
     yield from _of_sparse(proto.graph.sparse_initializer)
     yield from _of_nodes(proto.graph.node)
     for function in proto.functions:

@@ -1,6 +1,6 @@
-"""Writing a model into a file: one block of a weight in memory at a time, inline or as external data.
+"""Writing a model to a file, inline or with external data, with one block of a weight in memory at a time.
 
-Needs: an onnx-ir model, whose tensors may be computed when they are asked for. Gives: the files, checked.
+Needs: an onnx-ir model, whose tensors may be computed on demand. Gives: the files, checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from growc.plans.behind import Behind, ToDisk
 from growc.plans.rows import content, end_to_end
 
 EXTERNAL_ABOVE = 2_000_000_000
-"""Bytes of weights above which external data is used, whatever the source did (a protobuf ends at 2 GiB)."""
+"""Bytes of weights above which external data is used, whatever the source did: a protobuf ends at 2 GiB."""
 
 ALIGNMENT = 4096
 
@@ -32,10 +32,11 @@ ALIGNMENT = 4096
 def save(
     model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]
 ) -> list[Path]:
-    """Write `name` into `folder`; with external data as `STEM-<12 hex of its SHA-256>.data` beside it.
+    """Write `name` into `folder`; external data go to `STEM-<12 hex of its SHA-256>.data` beside it.
 
     Returns the files in the order in which they are to appear; the `.onnx` is the last. `progress(name,
-    bytes)` is called when so many bytes of a tensor are written.
+    bytes)` is called after each block of a tensor, with its size in bytes. Raises GrowError (G310) if no
+    protobuf can hold the model.
     """
     path = folder / name
     tensors: dict[str, Any] = {k: v.const_value for k, v in model.graph.initializers.items()}
@@ -64,8 +65,9 @@ def save(
 
 
 def _written(model: ir.Model) -> onnx.ModelProto:
-    """The model as a protobuf. Raises GrowError (G310) where it has what none can hold, as text that is no
-    UTF-8, which is read as it is.
+    """Return the model as a protobuf.
+
+    Raises GrowError (G310) if a protobuf cannot hold it, as invalid UTF-8, which is read unchanged.
     """
     try:
         return ir.to_proto(model)
@@ -84,7 +86,7 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 class Digested:
-    """A file that is written, and beside that digested, a few blocks behind (growc.plans.behind)."""
+    """A file that is written, and digested beside that, a few blocks behind (growc.plans.behind)."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.digest, self.size = path, hashlib.sha256(), 0
@@ -99,12 +101,12 @@ class Digested:
             pass
 
     def write(self, content: bytes | memoryview) -> None:
-        """Write bytes that do not change any more."""
+        """Write bytes, which must not change any more."""
         self.digested.ask(partial(self.digest.update, content))
         self._later(memoryview(content))
 
     def fill(self, size: int) -> None:
-        """Zeros up to a place, if it is not reached; they are no content."""
+        """Write zeros up to a position, if the file is shorter. The digest leaves them out."""
         if size > self.size:
             self._later(memoryview(bytes(size - self.size)))
 
@@ -122,8 +124,9 @@ class Digested:
 def _write_data(
     tensors: Mapping[str, Any], draft: Path, progress: Callable[[str, int], None]
 ) -> tuple[dict[str, tuple[int, int]], Path]:
-    """Write tensors one after the other; returns the place of each, and the file under the name of its
-    digest. The digest is of the tensors alone.
+    """Write tensors one after the other; return the place of each, and the file, named by its digest.
+
+    The digest is of the tensors alone.
     """
     places: dict[str, tuple[int, int]] = {}
     end = 0

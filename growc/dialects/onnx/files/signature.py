@@ -1,14 +1,14 @@
-"""What each input of a model is for, read off the graph that it flows into, never off its name.
+"""The role of each input of a model, derived from the graph that it flows into, never from its name.
 
-Needs an ONNX file; gives one `Input` for each input that has no default. An input is
+Needs: an ONNX file. Gives: one `Input` for each input without a default. An input is
 
-1. `ids` where it picks rows of a table (through layout operators and constant offsets); the tables give
+1. `ids` if it picks rows of a table (through layout operators and constant offsets); the tables give
    the bounds;
-2. `positions` where it ends in a sine or cosine, or says where something is written;
-3. `data` where it meets a weight in a contraction, and whatever real input is nothing else;
-4. `state` where it is real and an output carries it on, or new values are appended to it (a key/value cache);
-5. `bias` where it is real and only ever added to what a softmax is taken of;
-6. `switch` where it is one number that decides which branch of an If is taken;
+2. `positions` if it ends in a sine or cosine, or tells where something is written;
+3. `data` if it meets a weight in a contraction, and any real input that is nothing else;
+4. `state` if it is real and an output carries it on, or new values are appended to it (a key/value cache);
+5. `bias` if it is real and is only ever added to a softmax's operand;
+6. `switch` if it is one number that decides which branch of an If runs;
 7. `mask` otherwise: integers and booleans that are not looked up, and reals that are compared or multiplied
    with a huge constant.
 """
@@ -48,7 +48,9 @@ from growc.ir.traits import DEQUANTISE, JOIN, SAME
 from growc.ir.walk import walk
 
 _LARGE = 1e4
-"""A constant of this size on a mask's way is the one that closes attention."""
+"""Least absolute value of a constant that marks an input multiplied with it as a mask: it closes
+attention.
+"""
 
 _LOOKUPS = {
     ("", "Gather", 1): (0, "axis"),
@@ -61,17 +63,17 @@ _LOOKUPS = {
     ("com.microsoft", "EmbedLayerNormalization", 1): (4, ""),
     ("com.microsoft", "EmbedLayerNormalization", 7): (3, ""),
 }
-"""Domain, operator and operand that indexes: the operand that is indexed, and the attribute with its axis."""
+"""(domain, operator, index operand): the operand that is indexed, and the attribute with its axis."""
 
 LARGEST = 1 << 31
-"""No input has more elements."""
+"""The most elements that an input may have."""
 
 _BIASES = {("", "Attention", 3), ("com.microsoft", "MultiHeadAttention", 5)}
 _SCATTERS = {"ScatterND", "ScatterElements", "Scatter"}
 
 
 class Role(Enum):
-    """What an input is for; see the module's text."""
+    """The role of an input; the module's docstring defines each."""
 
     IDS = "ids"
     POSITIONS = "positions"
@@ -86,10 +88,9 @@ class Role(Enum):
 class Input:
     """One input of a model.
 
-    dtype: the type to feed (float32 stands for bfloat16).
-    dims: sizes, or the symbol (possibly a sum such as "past + seq") of each axis; None where it is unnamed.
-    low, high: for ids the half-open range that stays inside every table.
-    time: the axis along which a state grows, or None.
+    dtype: the type to feed (float32 stands for bfloat16). dims: for each axis its size, its symbol (possibly
+    a sum such as "past + seq"), or None if it has no name. low, high: for ids the half-open range that stays
+    inside every table. time: the axis along which a state grows, or None.
     """
 
     name: str
@@ -107,7 +108,7 @@ class Input:
 
 
 def read_signature(model: Path) -> tuple[Input, ...]:
-    """The inputs of the ONNX file `model` that must be fed, in its order.
+    """Return the inputs of the ONNX file `model` that must be fed, in its order.
 
     Raises GrowError: G310 for a file that is no ONNX model, G403 for an input that cannot be fed.
     """
@@ -115,7 +116,9 @@ def read_signature(model: Path) -> tuple[Input, ...]:
 
 
 def signature_of(graph: ir.Graph) -> tuple[Input, ...]:
-    """The same of a graph, whose bodies are written out in it. Raises GrowError (G403)."""
+    """Return the inputs of a graph that must be fed. Inlines its bodies, in place. Raises GrowError
+    (G403).
+    """
     graph = written_out(graph)
     moving, states = moving_values(graph), state_pairs(graph)
     return tuple(
@@ -158,7 +161,7 @@ def _describe(value: ir.Value, moving: set[ir.Value], state: Carry | None) -> In
 
 
 def _switches(value: ir.Value) -> bool:
-    """Whether it decides which branch of an If is taken."""
+    """Whether a value decides which branch of an If runs."""
     reached = reach(value, lambda node, slot: moves(node, slot) or elementwise(node))
     return any(node.op_type == "If" and slot == 0 for node, slot in reached)
 
@@ -194,12 +197,14 @@ def _real_role(value: ir.Value, moving: set[ir.Value]) -> tuple[Role, int | None
 
 
 def _growing_axis(value: ir.Value, state: Carry) -> int | None:
-    """The axis along which the output that carries a state on is longer."""
+    """Return the axis along which the output that carries a state on is longer, or None."""
     return _time_axis(value, state.by) if state.by is not None and state.by.op_type in GROWING else None
 
 
 def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
-    """The axis of a state that grows: its only symbolic one behind the first, else the Concat's own."""
+    """Return the axis of a state that grows: its only symbolic one behind the first, else the Concat's
+    own.
+    """
     assert value.shape is not None
     symbolic = [axis for axis, dim in enumerate(value.shape) if axis and not isinstance(dim, int)]
     if len(symbolic) == 1:
@@ -209,7 +214,7 @@ def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
 
 
 def _ranges(start: ir.Value) -> Iterator[tuple[int, int]]:
-    """For every table that `start` indexes, the half-open range of ids inside it."""
+    """Yield the half-open range of ids inside every table that `start` indexes."""
 
     def behind(place: tuple[ir.Value, int]) -> Iterator[tuple[ir.Value, int]]:
         value, offset = place
@@ -224,7 +229,9 @@ def _ranges(start: ir.Value) -> Iterator[tuple[int, int]]:
 
 
 def _rows(node: ir.Node, slot: int) -> int | None:
-    """The size of the axis that operand `slot` indexes, a small one where it is unknown; None: no lookup."""
+    """Return the size of the axis that operand `slot` indexes, 2 if unknown; None if the node is no
+    lookup.
+    """
     if node.op_type == "OneHot" and slot == 0:
         return int(scalar(node.inputs[1]) or 2)
     lookup = _LOOKUPS.get((node.domain, node.op_type, slot))

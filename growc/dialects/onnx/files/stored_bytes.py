@@ -1,6 +1,6 @@
-"""Stored tensors that are as large as they say, each under a name of its own: else no reader is safe.
+"""Checks of stored tensors: each is as large as it claims, and has a unique name.
 
-Libraries map what they are told to, whatever stands there.
+Libraries map the bytes that a file names, whatever stands there, so no reader of an unchecked file is safe.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from growc.dialects.onnx.files.references import reference
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 LARGEST = 1 << 60
-"""No tensor has more elements."""
+"""The most elements that a tensor may have."""
 
 
 def check_tensors(proto: onnx.ModelProto, owner: Path) -> None:
-    """Raise GrowError (G311) for an initializer that is not what it says; its references are settled."""
+    """Raise GrowError (G311) for an initializer that is not valid. Its references are settled.
+
+    An attribute of a function outside of any function raises the same.
+    """
     for node in proto.graph.node:
         if any(attribute.ref_attr_name for attribute in node.attribute):
             message = (
@@ -57,7 +60,7 @@ def _fault(tensor: onnx.TensorProto) -> str:
 
 
 def _misplaced(said: dict[str, str], nbytes: int) -> str:
-    """What is wrong with a reference; the file need not be there until a weight is read."""
+    """Return the fault of a reference. The file need not exist until a weight is read."""
     if "location" not in said:
         return "it lies in a file without a name"
     try:

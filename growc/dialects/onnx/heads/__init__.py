@@ -1,1 +1,1 @@
-"""Edits of a file's heads: repeats put in, packed projections cut apart."""
+"""Edits of a file's attention heads: inserted repeats, packed projections taken apart."""

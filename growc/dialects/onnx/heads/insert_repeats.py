@@ -1,10 +1,12 @@
-"""Key and value heads that a graph does not count or repeat: operators that do, in front of what reads them.
+"""Operators that count and repeat key and value heads, inserted where a graph does neither.
 
-Needs: where one head stands (growc.passes.axes.expose_shared_head), or where each has one query head
-(growc.passes.heads.insert_groups). Gives: a copy of the model with `growc::Unfold`, which takes heads out of
-the channels behind them, and `growc::Repeat`, which gives every group of query heads its own copy. With one
-head, or groups of one, they do nothing, and the file that is written has none of them; with more it has the
-plain operators that do the same. An attention operator shares heads by itself.
+Needs: the places where one head stands (growc.passes.axes.expose_shared_head), or where each key/value head
+has one query head (growc.passes.heads.insert_groups). Gives: a copy of the model with `growc::Unfold`, which
+splits heads from the channels behind them, and `growc::Repeat`, which gives every group of query heads its
+own copy.
+
+With one head, or groups of one, both do nothing, and the written file has neither. With more it has
+equivalent plain operators. An attention operator shares heads by itself.
 """
 
 from __future__ import annotations
@@ -23,18 +25,21 @@ from growc.passes.edits import HeadEdits
 from growc.passes.raising.attention import REPEAT_OP, UNFOLD_OP
 
 ATTENDS = "growc::Attention"
-"""Of a fused operator the part that shares key/value heads among query heads by itself."""
+"""The part of a fused operator that shares key/value heads among query heads by itself."""
 
 
 UNFOLDED = "growc.unfolded"
-"""Key of the `meta` of the three nodes that take heads out of channels: how many, and their axis."""
+"""Key of the `meta` of the three nodes that split heads from channels: the number of heads, and their
+axis.
+"""
 
 
 def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Node]:
-    """Put the operators into a copy of the model, and give them. `inside`: in fused attention, which shares
-    heads by itself.
+    """Insert the operators into a copy of the model, and return them.
+
+    `inside`: insert them inside fused attention, which shares heads by itself, rather than in front of it.
     """
-    made = []
+    inserted = []
     for value, axis in edit.unfolds:
         channels = there.value_of(value)
         producer, graph = maker_of(channels)
@@ -42,7 +47,7 @@ def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Nod
         channels.replace_all_uses_with(node.outputs[0])
         node.replace_input_with(0, channels)
         graph.insert_after(producer, node)
-        made.append(node)
+        inserted.append(node)
     for reader, operand, axis, times in edit.repeats:
         rank = reader.required(operand).rank
         attributes = {"times": times, "axis": axis, "rank": rank}
@@ -54,20 +59,22 @@ def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Nod
         node = _neutral(REPEAT_OP, heads, attributes if times == 1 else {"num_heads": 1, **attributes})
         at.replace_input_with(place, node.outputs[0])
         around.insert_before(at, node)
-        made.append(node)
-    return made
+        inserted.append(node)
+    return inserted
 
 
 def _in_front(reader: ir.Node, operand: int) -> tuple[ir.Node, int]:
-    """Where an operand comes into the fused operator that its reader is a part of."""
+    """Return the node and the operand by which a value enters the fused operator that its reader is part
+    of.
+    """
     value = reader.inputs[operand]
-    made = None if value is None else value.producer()
-    passes_on = made is not None and made.op_type == "Identity" and PART_OF in made.meta
-    return _in_front(made, 0) if passes_on and made is not None else (reader, operand)
+    producer = None if value is None else value.producer()
+    passes_on = producer is not None and producer.op_type == "Identity" and PART_OF in producer.meta
+    return _in_front(producer, 0) if passes_on and producer is not None else (reader, operand)
 
 
 def repeat(before: ir.Node, heads: ir.Value, times: int) -> ir.Node:
-    """A new operator in front of a node: heads, the second of four axes, each so many times."""
+    """Insert a Repeat in front of a node: each head, along the second of four axes, `times` times."""
     node = _neutral(REPEAT_OP, heads, {"times": times, "axis": 1, "rank": 4})
     assert before.graph is not None
     before.graph.insert_before(before, node)
@@ -75,7 +82,7 @@ def repeat(before: ir.Node, heads: ir.Value, times: int) -> ir.Node:
 
 
 def counting(model: ir.Model) -> list[ir.Node]:
-    """The operators that were put into a model, in order."""
+    """Return the operators that were inserted into a model, in order."""
     return [node for node in model.graph.all_nodes() if op_name(node) in (UNFOLD_OP, REPEAT_OP)]
 
 
@@ -92,20 +99,20 @@ def _neutral(op: str, value: ir.Value, attributes: dict[str, int]) -> ir.Node:
 
 
 def settle(nodes: Sequence[ir.Node], writer: Writer, *, repeats: bool) -> None:
-    """Plain operators in place of those that were put in; none where they do nothing.
+    """Replace inserted operators by plain ones, or by nothing if they do nothing.
 
-    `repeats`: those that repeat heads stay as they are.
+    `repeats`: operators that repeat heads stay as they are.
     """
     for node in nodes:
         source, result, graph = node.inputs[0], node.outputs[0], node.graph
         assert source is not None
         assert graph is not None
-        made, something = source, _does_something(node)
-        if something and repeats and node.op_type == "Repeat":
+        replacement, acts = source, _does_something(node)
+        if acts and repeats and node.op_type == "Repeat":
             continue
-        if something:
-            made = _unfolded(node, writer) if node.op_type == "Unfold" else _repeated(node, writer)
-        result.replace_all_uses_with(made, replace_graph_outputs=True)
+        if acts:
+            replacement = _unfolded(node, writer) if node.op_type == "Unfold" else _repeated(node, writer)
+        result.replace_all_uses_with(replacement, replace_graph_outputs=True)
         graph.remove(node, safe=True)
 
 
@@ -118,23 +125,23 @@ def _does_something(node: ir.Node) -> bool:
 
 
 def _unfolded(node: ir.Node, writer: Writer) -> ir.Value:
-    """(batch, 1, sequence, (heads channels)) to (batch, heads, sequence, channels)."""
+    """Reshape (batch, 1, sequence, (heads channels)) to (batch, heads, sequence, channels)."""
     heads, axis, rank = (node.attributes[n].value for n in ("num_heads", "axis", "rank"))
     order = [k for k in range(rank - 1) if k != axis] + [axis, rank - 1]
     back = [order.index(k) for k in range(rank)]
     moved = _add(node, writer, "Transpose", [node.inputs[0]], {"perm": order})
     shape = writer.numbers(f"{node.name}.shape", [0] * (rank - 2) + [heads, -1])
     apart = _add(node, writer, "Reshape", [moved, shape], {})
-    made = _add(node, writer, "Transpose", [apart], {"perm": back})
-    for value in (moved, apart, made):
+    unfolded = _add(node, writer, "Transpose", [apart], {"perm": back})
+    for value in (moved, apart, unfolded):
         producer = value.producer()
         assert producer is not None
         producer.meta[UNFOLDED] = heads, axis
-    return made
+    return unfolded
 
 
 def _repeated(node: ir.Node, writer: Writer) -> ir.Value:
-    """(batch, heads, …) to (batch, (heads times), …)."""
+    """Repeat (batch, heads, …) to (batch, (heads times), …)."""
     times, axis, rank = (node.attributes[n].value for n in ("times", "axis", "rank"))
     source = node.inputs[0]
     assert source is not None
@@ -149,13 +156,13 @@ def _repeated(node: ir.Node, writer: Writer) -> ir.Value:
     factors = writer.numbers(f"{node.name}.times", [1] * axis + [times, *behind])
     before = writer.insert(node, "Shape", [source], {}, f"{node.name}.before")
     shape = writer.insert(node, "Mul", [before, factors], {}, f"{node.name}.shape")
-    empty = {"allowzero": 1} if writer.model.opset_imports[""] >= 14 else {}  # an empty cache stays one
+    empty = {"allowzero": 1} if writer.model.opset_imports[""] >= 14 else {}  # an empty cache stays empty
     return _add(node, writer, "Reshape", [many, shape], empty)
 
 
 def _add(
     node: ir.Node, writer: Writer, op: str, inputs: list[ir.Value | None], attributes: Mapping[str, Any]
 ) -> ir.Value:
-    made = writer.insert(node, op, inputs, attributes, f"{node.name}.{op}")
-    made.type = node.outputs[0].type
-    return made
+    result = writer.insert(node, op, inputs, attributes, f"{node.name}.{op}")
+    result.type = node.outputs[0].type
+    return result

@@ -1,8 +1,8 @@
-"""Fused attention whose query heads come to share key/value heads, which its operator cannot say.
+"""Fused attention whose query heads come to share key/value heads, which its operator cannot express.
 
-Needs: a fused node that cannot be put back (growc.dialects.onnx.capture.fused_ops), and the sizes of its
-parts in the result. Gives: standard operators for its parts, and in their middle com.microsoft's
-MultiHeadAttention on keys and values that are repeated for their groups. Caches hold every key/value head
+Needs: a fused node that cannot be restored (growc.dialects.onnx.capture.fused_ops), and the sizes of its
+parts in the result. Gives: standard operators for its parts, and between them com.microsoft's
+MultiHeadAttention, on keys and values that are repeated for their groups. Caches hold every key/value head
 once.
 """
 
@@ -22,25 +22,25 @@ from growc.dialects.onnx.heads.insert_repeats import ATTENDS, repeat, settle
 from growc.dialects.onnx.writer import Writer
 
 MASKS = {"com.microsoft::Attention": 3, "com.microsoft::MultiHeadAttention": 4}
-"""Operators whose heads all have keys and values of their own, and which operand masks keys."""
+"""Operators whose heads all have their own keys and values, and the operand that masks keys."""
 
 OTHERS = {"com.microsoft::Attention": (6,), "com.microsoft::MultiHeadAttention": (8, 9, 10)}
-"""Their operands that have no place in the result."""
+"""Their operands that the result cannot have."""
 
 KEPT = ("unidirectional", "mask_filter_value", "scale")
-"""Their attributes that the result has as well."""
+"""Their attributes that the result has too."""
 
 Sizes = Mapping[ir.Value, Sequence[Size] | None]
 
 
 def share(fused: Fused, writer: Writer, sizes: Sizes) -> bool:
-    """Write a fused node in parts; whether that can be done."""
-    found = _Sharing(fused, writer, sizes)
-    if not found.possible():
+    """Write a fused node in parts, and return whether that was possible."""
+    sharing = _Sharing(fused, writer, sizes)
+    if not sharing.possible():
         return False
     for part in fused.lowering.made:
         if part.domain == "growc":
-            found.write(part)
+            sharing.write(part)
         else:
             part.name = writer.unused(f"{part.name}.{part.op_type}")
     return True
@@ -53,7 +53,7 @@ class _Sharing:
     sizes: Sizes
 
     def possible(self) -> bool:
-        """Whether heads are shared, and every part of the node has operators that say it."""
+        """Whether heads are shared, and every part of the node has equivalent operators."""
         kind, parts = op_name(self.fused.node), self.fused.lowering.made
         cores = [part for part in parts if op_name(part) == ATTENDS]
         if kind not in MASKS or len(cores) != 1 or cores[0].outputs[1].uses():
@@ -65,13 +65,13 @@ class _Sharing:
         return known and not others and keys[1] == values[1] and queries[1] % keys[1] == 0
 
     def shape(self, value: ir.Value | None) -> list[int]:
-        """The sizes of a value, as at the first sample point."""
-        found = None if value is None else self.sizes.get(value)
-        assert found is not None
-        return [size[0] for size in found]
+        """Return the sizes of a value at the first sample point."""
+        sizes = None if value is None else self.sizes.get(value)
+        assert sizes is not None
+        return [size[0] for size in sizes]
 
     def write(self, part: ir.Node) -> None:
-        """Other operators in place of a part."""
+        """Replace a part by equivalent operators."""
         for old, new in zip(part.outputs, PARTS[part.op_type](self, part), strict=False):
             if new.producer() is not None and new.producer() not in self.fused.lowering.made:
                 new.name, new.shape = old.name, old.shape
@@ -82,30 +82,30 @@ class _Sharing:
         part.graph.remove(part, safe=True)
 
     def add(self, part: ir.Node, op: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
-        """The result of an operator in front of a part, of the type of its first operand."""
+        """Insert an operator in front of a part. Its result has the type of its first operand."""
         name = part.outputs[0].name or op
-        made: ir.Value = self.writer.insert(part, op, list(inputs), attributes, f"{name}.{op}")
+        result: ir.Value = self.writer.insert(part, op, list(inputs), attributes, f"{name}.{op}")
         assert inputs[0] is not None
-        made.type = inputs[0].type or part.outputs[0].type
-        return made
+        result.type = inputs[0].type or part.outputs[0].type
+        return result
 
     def numbers(self, part: ir.Node, *numbers: int) -> ir.Value:
-        """A constant."""
-        made: ir.Value = self.writer.numbers(f"{part.outputs[0].name}.sizes", list(numbers))
-        return made
+        """Add a constant."""
+        constant: ir.Value = self.writer.numbers(f"{part.outputs[0].name}.sizes", list(numbers))
+        return constant
 
     def apart(self, part: ir.Node, value: ir.Value, heads: int) -> ir.Value:
-        """(batch, sequence, (heads channels)) to (batch, heads, sequence, channels)."""
+        """Reshape (batch, sequence, (heads channels)) to (batch, heads, sequence, channels)."""
         shape = self.numbers(part, 0, 0, heads, -1)
         return self.add(part, "Transpose", self.add(part, "Reshape", value, shape), perm=[0, 2, 1, 3])
 
     def together(self, part: ir.Node, value: ir.Value) -> ir.Value:
-        """The way back."""
+        """Reshape (batch, heads, sequence, channels) to (batch, sequence, (heads channels))."""
         moved = self.add(part, "Transpose", value, perm=[0, 2, 1, 3])
         return self.add(part, "Reshape", moved, self.numbers(part, 0, 0, -1))
 
     def cut(self, part: ir.Node, value: ir.Value, widths: Sequence[int]) -> list[ir.Value]:
-        """Segments of the last axis."""
+        """Return segments of the last axis."""
         ends = [int(n) for n in np.cumsum(widths)]
         pairs = zip([0, *ends[:-1]], ends, strict=True)
         last = self.numbers(part, -1)
@@ -115,11 +115,11 @@ class _Sharing:
         ]
 
     def repeated(self, part: ir.Node, value: ir.Value, times: int) -> ir.Value:
-        """Every head as often as it has query heads, and heads together."""
+        """Repeat every head for each of its query heads, and join all heads."""
         node = repeat(part, value, times)
-        made = self.together(part, node.outputs[0])
+        joined = self.together(part, node.outputs[0])
         settle([node], self.writer, repeats=False)
-        return made
+        return joined
 
 
 def _split_heads(at: _Sharing, part: ir.Node) -> list[ir.Value]:
@@ -156,30 +156,33 @@ def _stack(at: _Sharing, part: ir.Node) -> list[ir.Value]:
 
 
 def _merge(at: _Sharing, part: ir.Node) -> list[ir.Value]:
-    """What attention gives, which has its heads together already."""
+    """Return the attention's result, whose heads are joined already."""
     source = part.inputs[0]
     assert source is not None
     return [source]
 
 
 def _attend(at: _Sharing, part: ir.Node) -> list[ir.Value]:
-    """Caches are repeated by themselves: what is new stands behind them, and sees no more than that."""
+    """Insert MultiHeadAttention on repeated keys and values.
+
+    Caches are repeated separately, because the fused operator appends new keys and values without repeats.
+    """
     fused, (q, k, v, bias) = at.fused, part.inputs[:4]
     assert q is not None
     times = at.shape(q)[1] // at.shape(k)[1]
     news, pasts = [], []
     for value in (k, v):
         assert value is not None
-        made = value.producer()
-        whole = made is None or made not in fused.lowering.made
-        *before, new = [value] if whole or made is None else [v for v in made.inputs if v is not None]
+        producer = value.producer()
+        whole = producer is None or producer not in fused.lowering.made
+        *before, new = [value] if whole or producer is None else [v for v in producer.inputs if v is not None]
         news.append(at.repeated(part, new, times))
         pasts += [repeat(part, past, times) for past in before]
     mask = MASKS[op_name(fused.node)]
     masked = fused.lowering.inputs[mask] if mask < len(fused.lowering.inputs) else None
     inputs = [at.together(part, q), *news, None, masked, bias, *(node.outputs[0] for node in pasts)]
     given = {name: fused.node.attributes[name] for name in KEPT if name in fused.node.attributes}
-    count = 3 if pasts else 1  # onnxruntime reads caches only where it is to give them out
+    count = 3 if pasts else 1  # onnxruntime reads caches only if it returns them
     attributes = [*given.values(), ir.AttrInt64("num_heads", at.shape(q)[1])]
     node = ir.Node(
         "com.microsoft", "MultiHeadAttention", inputs, attributes, num_outputs=count, name=fused.node.name
@@ -201,4 +204,4 @@ PARTS: dict[str, Callable[[_Sharing, ir.Node], list[ir.Value]]] = {
     "Stack": _stack,
     "Unstack": _unstack,
 }
-"""The parts of these operators, each with what says the same in a file."""
+"""The functions that write the parts of these operators in a file."""

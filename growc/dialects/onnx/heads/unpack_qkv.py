@@ -1,8 +1,8 @@
-"""Projections that make queries, keys and values head by head: their rows in another order, and plain cuts.
+"""Projections that compute queries, keys and values head by head: reordered rows and plain splits.
 
-Needs: where their parts would have to stand apart (growc.passes.heads.unpack_qkv). Gives: a copy of the model
-with a Split of the packed value and a Reshape and a Transpose of each part in place of what cut it before;
-stored tensors stay, and say by `meta` in which order their rows are meant.
+Needs: the packed projections whose parts must stand apart (growc.passes.heads.unpack_qkv). Gives: a copy of
+the model with a Split of the packed value, and a Reshape and a Transpose of each part, in place of the nodes
+that cut it before. Stored tensors stay; their `meta` tells the order of their rows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from growc.passes.edits import Packed
 
 
 def unpack(there: Clone, found: Sequence[Packed]) -> None:
-    """Put the plain cuts into a copy of the model."""
+    """Insert the plain splits into a copy of the model."""
     writer = Writer(there)
     for packed in found:
         order = np.concatenate(packed.rows)
@@ -32,21 +32,21 @@ def unpack(there: Clone, found: Sequence[Packed]) -> None:
         after, graph = maker_of(whole)
         lead = packed.value.rank - 1
         cut = _split(writer, whole, lead, [len(rows) for rows in packed.rows])
-        made = [cut]
+        inserted = [cut]
         for part, piece in zip(packed.parts, cut.outputs, strict=True):
             old = there.value_of(part.value)
             piece.name, piece.type = f"{old.name}.rows", old.type
             shape = writer.numbers(f"{old.name}.sizes", [0] * lead + list(part.sizes))
             apart = ir.node("Reshape", [piece, shape], name=f"{old.name}.Reshape")
             apart.outputs[0].name, apart.outputs[0].type = f"{old.name}.apart", old.type
-            turned = ir.node(
+            transposed = ir.node(
                 "Transpose", [apart.outputs[0]], {"perm": list(part.order)}, name=f"{old.name}.Transpose"
             )
-            turned.outputs[0].type, turned.outputs[0].shape = old.type, old.shape
-            old.replace_all_uses_with(turned.outputs[0], replace_graph_outputs=True)
-            turned.outputs[0].name, old.name = old.name, f"{old.name}.packed"
-            made += [apart, turned]
-        graph.insert_after(after, made)
+            transposed.outputs[0].type, transposed.outputs[0].shape = old.type, old.shape
+            old.replace_all_uses_with(transposed.outputs[0], replace_graph_outputs=True)
+            transposed.outputs[0].name, old.name = old.name, f"{old.name}.packed"
+            inserted += [apart, transposed]
+        graph.insert_after(after, inserted)
 
 
 def _split(writer: Writer, value: ir.Value, axis: int, widths: list[int]) -> ir.Node:
@@ -58,14 +58,14 @@ def _split(writer: Writer, value: ir.Value, axis: int, widths: list[int]) -> ir.
 
 
 def _own(there: Clone, use: Value) -> ir.Value:
-    """The stored tensor of one use; where others use it too, a tensor of the same elements for this one."""
+    """Return the stored tensor of one use: a copy of its own if others use the tensor too."""
     stored = there.value_of(use)
     if len(stored.uses()) == 1:
         return stored
     name = f"{stored.name}.{use.users[0][0].name}"
-    made = ir.Value(name=name, shape=stored.shape, type=stored.type, const_value=constant_of(stored))
-    made.meta.update({COPY_OF: stored.name, **stored.meta})
-    there.model.graph.register_initializer(made)
+    copy = ir.Value(name=name, shape=stored.shape, type=stored.type, const_value=constant_of(stored))
+    copy.meta.update({COPY_OF: stored.name, **stored.meta})
+    there.model.graph.register_initializer(copy)
     for node, operand in use.users:
-        there.node_of(node).replace_input_with(operand, made)
-    return made
+        there.node_of(node).replace_input_with(operand, copy)
+    return copy

@@ -1,10 +1,12 @@
 """One new layer: a copy of the nodes of a source's layer on another stream.
 
-Needs: `Layered`, the layers built so far. Gives: `Placed`. The first copy of a layer keeps its weights, later
-ones get tensors of their own; what layers share they go on to share, and the layers of one number of runs
-that are one body, run more than once, share those too. What an expression of sizes asks of a
-layer's tensor it asks of the same tensor of the new layer, or of one of the same size that stands before it.
-Of tables with a row for each layer it takes its own.
+Needs: `Layered`, the layers built so far. Gives: `Placed`.
+
+The first copy of a layer keeps its weights; later ones get their own. Copies go on to share tensors that
+layers share. Layers of one number in several runs may be one body that runs more than once; these share their
+tensors too. An expression of sizes may read a layer's tensor; it reads the same tensor of the new layer
+instead, or one of the same size in front of it. From tables with a row for each layer the new layer takes its
+own row.
 """
 
 from __future__ import annotations
@@ -35,26 +37,33 @@ Named = ir.Value | ir.Node
 
 @dataclass(eq=False)
 class Placed:
-    """One layer of the result. `source`: the layer that it is a copy of; start, end: the stream."""
+    """One layer of the result. `source`: the layer that it copies; start, end: the stream in front and
+    behind.
+    """
 
     source: int
     start: ir.Value
     end: ir.Value
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)
-    """What stands for each value of the source's layer."""
+    """The counterpart of each value of the source's layer."""
     nodes: list[ir.Node] = field(default_factory=list)
     numbered: list[tuple[Named, str, bool]] = field(default_factory=list)
-    """What is named by the layer's number: (it, its name in the source, whether it is the source's own)."""
+    """All that is named by the layer's number: (value or node, its name in the source, whether it is the
+    source's own).
+    """
 
     @staticmethod
     def unmoved(number: int, layer: Layer, source: Layered) -> Placed:
-        """A layer of a run that stays as it is."""
+        """Return a layer of a run that stays as it is."""
         nodes = list(dict.fromkeys(map(source.node_of, layer.nodes)))
         return Placed(number, source.value_of(layer.start), source.value_of(layer.end), {}, nodes)
 
 
 class Building:
-    """The new layers of all runs. `factors`: for what stands for a weight, a tensor that is zero if it is."""
+    """The new layers of all runs.
+
+    `factors`: for the stand-in of a computed weight, the stored tensor whose zeros make it zero.
+    """
 
     def __init__(
         self,
@@ -66,42 +75,42 @@ class Building:
         self.source, self.factors, self.rows = source, factors, rows
         self.orders = {number: [one.source for one in order] for number, order in orders.items()}
         self.common: dict[int, dict[tuple[ir.Value, bool], ir.Value]] = defaultdict(dict)
-        """By the number of a new layer, what stands in it for tensors that several runs have together."""
+        """By the number of a new layer, its counterparts of the tensors that several runs share."""
         self.value_of, self.node_of = source.value_of, source.node_of
         self.runs: dict[int, list[Placed]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
         self.stored: dict[ir.Value, Stored] = {}
-        """Weights that nodes make of integers, of those that become zero."""
+        """The quantised weights among those that become zero."""
 
     def rebuild(self, number: int, order: Sequence[Instance]) -> None:
-        """Build a run anew. Raises GrowError (G314) where a layer that is gone is needed."""
+        """Build a run anew. Raises GrowError (G314) if a removed layer is needed."""
         run = self.source.layers.runs[number]
         placed = self.runs[number] = []
         stream: ir.Value = self.value_of(run.layers[0].start)
         for instance in order:
             layer = run.layers[instance.source]
-            made = Placed(instance.source, stream, stream, {self.value_of(layer.start): stream})
+            new_layer = Placed(instance.source, stream, stream, {self.value_of(layer.start): stream})
             first = all(p.source != instance.source for p in placed)
             zeros = self.zeros(instance.zeroed)
             steps = {self.node_of(node): self.node_of(like) for node, like in instance.steps.items()}
-            copying = _Copying(self, (number, instance.source), made, first, zeros, steps)
+            copying = _Copying(self, (number, instance.source), new_layer, first, zeros, steps)
             copying.merge(instance.merged)
             copying.run()
-            placed.append(made)
-            stream = made.end = made.values[self.value_of(layer.end)]
+            placed.append(new_layer)
+            stream = new_layer.end = new_layer.values[self.value_of(layer.end)]
 
     def moves_alike(self, value: ir.Value) -> bool:
-        """Whether a stored tensor belongs to layers of several runs, all of which move alike."""
+        """Whether a stored tensor belongs to layers of several runs that all change in the same way."""
         orders = [self.orders.get(run) for run, _ in self.source.owners.common(value)]
         return len(orders) > 1 and orders[0] is not None and all(one == orders[0] for one in orders)
 
     def owns(self, place: Place, value: ir.Value) -> bool:
-        """Whether a stored tensor is a layer's own, or that of its number in runs that move alike."""
+        """Whether a stored tensor is a layer's own, or that of its number in runs that change alike."""
         owners = self.source.owners
         return owners.of(value) == place or (place in owners.common(value) and self.moves_alike(value))
 
     def zeros(self, zeroed: Sequence[Value]) -> dict[tuple[ir.Node, int], set[ir.Value]]:
-        """(node, operand) -> the stored tensors on the way there that become zero."""
+        """Return, for each (node, operand), the stored tensors behind it that become zero."""
         sites: dict[tuple[ir.Node, int], set[ir.Value]] = {}
         for use in (v for v in zeroed if self.value_of(v) not in self.rows.taken):
             own = self.factors.get(self.value_of(use), self.value_of(use))
@@ -113,55 +122,70 @@ class Building:
         return sites
 
     def readers(self, value: Value) -> Iterator[tuple[ir.Node, int]]:
-        """What reads a stored tensor, or what is made of stored tensors alone and of this one."""
+        """Yield the nodes that read a stored tensor, directly or through values computed from stored tensors
+        alone.
+        """
         for node, operand in value.users:
             if node.chain or self.node_of(node) in self.source.owners.static:
-                for made in node.outputs:
-                    yield from self.readers(made)
+                for output in node.outputs:
+                    yield from self.readers(output)
             else:
                 yield self.node_of(node), operand
 
     def first(self, number: int, value: ir.Value) -> ir.Value | None:
-        """What stands for a value in the first layer that has it; None where no layer does."""
+        """Return the counterpart of a value in the first layer that has one; None if no layer has."""
         return next((p.values[value] for p in self.runs[number] if value in p.values), None)
 
     def elsewhere(self, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
-        """What stands for a value, for who reads it outside of its layer. Raises GrowError (G314)."""
+        """Return the counterpart of a value for a reader outside of its layer. Raises GrowError (G314) if
+        there is none.
+        """
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
             return value
-        found = self.now(place[0], value)
-        if found is None and isinstance(reader, ir.Node) and self.source.data.isdisjoint(reader.outputs):
-            return self.twin(value, self.runs[place[0]], place[0]) or value  # nobody may need what it reads
-        if found is None:
+        counterpart = self.now(place[0], value)
+        if (
+            counterpart is None
+            and isinstance(reader, ir.Node)
+            and self.source.data.isdisjoint(reader.outputs)
+        ):
+            return self.twin(value, self.runs[place[0]], place[0]) or value  # it reads sizes at most
+        if counterpart is None:
             raise needed(place, reader)
-        return found
+        return counterpart
 
     def now(self, number: int, value: ir.Value) -> ir.Value | None:
-        """What stands for a value of a run, for what lies outside of it; None where nothing does."""
+        """Return the counterpart of a value of a run for readers outside of the run; None if there is
+        none.
+        """
         ends = value is self.value_of(self.source.layers.runs[number].layers[-1].end)
         return self.runs[number][-1].end if ends else self.first(number, value)
 
     def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
-        """A tensor of the same size as one of the source's, of a layer built so far; the latest one."""
+        """Return a tensor of the same size as the source's `value` from the latest layer built so far that
+        has one.
+        """
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
             return value
         candidates = before if place[0] == run else self.runs[place[0]]
-        for made in reversed(candidates):
-            if value in made.values:
-                return made.values[value]
+        for layer in reversed(candidates):
+            if value in layer.values:
+                return layer.values[value]
         alike = self.source.alike(value, place)
-        for made in reversed(candidates):
-            found = alike.get(made.source)
-            if found is not None and found in made.values:
-                return made.values[found]
+        for layer in reversed(candidates):
+            similar = alike.get(layer.source)
+            if similar is not None and similar in layer.values:
+                return layer.values[similar]
         return None
 
 
 class _Copying:
-    """One layer while it is copied. `zeros`: (node, operand) -> stored tensors behind it that are zero;
-    `steps`: for quantising nodes those whose scales and zero points they take."""
+    """One layer while it is copied.
+
+    `zeros`: for each (node, operand), the stored tensors behind it that become zero. `steps`: for quantising
+    nodes, the nodes whose scales and zero points they take.
+    """
 
     def __init__(
         self,
@@ -178,10 +202,10 @@ class _Copying:
         self.constants: dict[tuple[ir.Value, bool], ir.Value] = {}
         self.expressions: dict[ir.Value, ir.Value] = {}
         self.merged: list[tuple[int, Mapping[ir.Value, ir.Value]]] = []
-        """The layers of which this one has the mean besides its own, each with what it has there."""
+        """The layers whose mean this one takes, each with its counterparts of this layer's tensors."""
 
     def merge(self, layers: Sequence[int]) -> None:
-        """Take means with other layers of the source. Raises GrowError (G314) where these are not alike."""
+        """Take means with other layers of the source. Raises GrowError (G314) if these are not alike."""
         known = {layer: counterparts(self.source, self.place, layer) for layer in {*layers} - {self.place[1]}}
         self.merged = [(layer, known.get(layer, {})) for layer in layers]
         if layers and any(True for _ in self.building.rows.reads(*self.place, self.position)):
@@ -207,12 +231,12 @@ class _Copying:
         self.add_sum()
 
     def add(self, node: ir.Node, inputs: Sequence[ir.Value | None], *, own: bool) -> ir.Node:
-        """A copy of a node as one of the new layer's."""
+        """Copy a node into the new layer."""
         zeros = {i: given for i, given in enumerate(inputs) if (node, i) in self.zeros}
         before = [node.inputs[i] if i in zeros else given for i, given in enumerate(inputs)]
         copy = copied(node, before, self.operand, self.zeros)
         if zeros:
-            self.building.rows.remember([copy])  # a call of torch says some of these numbers itself
+            self.building.rows.remember([copy])  # a torch call may hold some of these numbers
         for i, given in zeros.items():
             copy.replace_input_with(i, given)
         self.graph.append(copy)
@@ -229,7 +253,7 @@ class _Copying:
         return len(self.building.runs[self.place[0]])
 
     def take_rows(self) -> set[ir.Node]:
-        """Take the layer's own rows of tables; what took them in the source."""
+        """Take the layer's own rows of tables, and return the source's nodes that took them."""
         reads = list(self.building.rows.reads(*self.place, self.position))
         for node in reads:
             copy = self.row(node)
@@ -243,7 +267,7 @@ class _Copying:
         return copy
 
     def add_sum(self) -> None:
-        """Add a row where the source's last layer has none and another one follows by now."""
+        """Add a row if the source's last layer has none and another layer follows it now."""
         end = self.value_of(self.source.layers.runs[self.place[0]].layers[self.place[1]].end)
         for rows in self.building.rows.missing(*self.place, self.position):
             node, i = rows.sums[-1]
@@ -265,7 +289,10 @@ class _Copying:
             self.made.numbered.append((thing, name, own))
 
     def operand(self, node: ir.Node, i: int, value: ir.Value | None) -> ir.Value | None:
-        """What a copy reads. `node`: the source's, in a body too (`i`: -1 for what a body gives out)."""
+        """Return the operand of a copied node.
+
+        `node`: the source's, which may lie in a body. `i`: -1 for an output of a body.
+        """
         if i > 0 and node in self.steps:
             value = self.steps[node].inputs[i]
         if value is None or value in self.made.values:
@@ -280,7 +307,7 @@ class _Copying:
     # ---- stored tensors
 
     def constant(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
-        """A stored tensor, or what is made of it: the layer's own are copied, shared ones are not."""
+        """Return the counterpart of a constant. The layer's own constants are copied, shared ones are not."""
         if value in self.made.values:
             return self.made.values[value]
         zero, inner = _reaches(value, zeros), self.graph is not _graph_of(value)
@@ -313,25 +340,25 @@ class _Copying:
         return self.computed(node, inputs).outputs[value.index() or 0]
 
     def mean(self, value: ir.Value) -> ir.Value | None:
-        """The mean of a stored tensor over the layers that become one; None where it is no real number."""
+        """Return the mean of a stored tensor over the merged layers; None if it holds no real numbers."""
         own = self.place[1]
-        found = [(layer, value if layer == own else known.get(value)) for layer, known in self.merged]
-        tensor = mean_tensor(self.place, found)
+        tensors = [(layer, value if layer == own else known.get(value)) for layer, known in self.merged]
+        tensor = mean_tensor(self.place, tensors)
         if tensor is None:
             return None
         made = self.initializer(value, tensor)
-        made.meta[MEAN_OF] = tuple("" if other is None else other.name for _, other in found)
+        made.meta[MEAN_OF] = tuple("" if other is None else other.name for _, other in tensors)
         return made
 
     def dequantised(self, node: ir.Node, stored: Stored) -> ir.Node:
-        """A copy of what makes a weight of integers, which makes zeros."""
+        """Copy the node that computes a quantised weight, with integers that stand for zero."""
         integers, *others = node.inputs
         assert integers is not None, "what makes a weight of integers reads them first"
         zeros = self.initializer(integers, stored.zeroed(), zero=True)
         return self.computed(node, [zeros, *(None if v is None else self.constant(v, set()) for v in others)])
 
     def computed(self, node: ir.Node, inputs: Sequence[ir.Value | None]) -> ir.Node:
-        """A copy of a node that makes a constant of constants."""
+        """Copy a node that computes a constant from constants."""
         copy = copied(node, inputs)
         self.graph.append(copy)
         self.number(copy, node, own=False)
@@ -353,7 +380,7 @@ class _Copying:
     # ---- sizes
 
     def expression(self, value: ir.Value, reader: ir.Node) -> ir.Value:
-        """An expression of sizes, asked of the new layers' tensors."""
+        """Return the counterpart of an expression of sizes, which reads the new layers' tensors."""
         if value not in self.expressions:
             self.expressions[value] = self.asked(value, reader)
         return self.expressions[value]
@@ -362,11 +389,11 @@ class _Copying:
         node = value.producer()
         if value in self.source.data or value.is_graph_input():
             before = [*self.building.runs[self.place[0]], self.made]
-            found = self.building.twin(value, before, self.place[0])
+            twin = self.building.twin(value, before, self.place[0])
             place = self.source.place(value)
-            if found is None and place is not None:
+            if twin is None and place is not None:
                 raise needed(place, reader)
-            return found or value
+            return twin or value
         if node is None or self.source.owners.is_static(value):
             return self.constant(value, set())
         inputs = [None if v is None else self.expression(v, reader) for v in node.inputs]
@@ -384,7 +411,7 @@ class _Copying:
 
 
 def _reaches(value: ir.Value, zeros: set[ir.Value]) -> bool:
-    """Whether a constant is made of one of these."""
+    """Whether a constant is computed from one of `zeros`."""
 
     def above(value: ir.Value) -> Iterator[ir.Value]:
         node = value.producer()
@@ -410,7 +437,7 @@ def _graph_of(value: ir.Value) -> ir.Graph | ir.Function | None:
 
 
 def needed(place: Place, reader: ir.Node | ir.Value) -> GrowError:
-    """A node, or an output of the model, reads a layer that is gone."""
+    """The error that a node, or an output of the model, reads a removed layer."""
     name = reader.name or getattr(reader, "op_type", "")
     who = f"`{name}` reads it" if isinstance(reader, ir.Node) else f"the model's output `{name}` is of it"
     return GrowError(Diagnostic("G314", f"layer {place[1]} cannot go: {who}"))

@@ -1,4 +1,4 @@
-"""Copies of nodes that read other operands, with copies of their bodies."""
+"""Copies of nodes with new operands, and copies of their bodies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import onnx_ir as ir
 from growc.dialects.onnx.capture.owners import bodies
 
 Read = Callable[[ir.Node, int, ir.Value], ir.Value | None]
-"""What a copy of a node reads in the place of an operand."""
+"""A function that returns a copied node's operand in place of the source's."""
 
 
 def copied(
@@ -18,8 +18,10 @@ def copied(
     read: Read = lambda reader, i, value: value,
     own: Container[tuple[ir.Node, int]] = (),
 ) -> ir.Node:
-    """A copy of a node that reads other operands; its bodies `read` what they take from around, and the
-    operands of `own` in place of the bodies' own values.
+    """Return a copy of a node with new operands.
+
+    In copied bodies, `read` replaces the values that they read from around them, and the operands of `own`,
+    which may be the bodies' own values.
     """
     attributes = []
     for attribute in node.attributes.values():
@@ -48,15 +50,15 @@ def copied(
 
 
 def _declared(shape: ir.Shape, graph: ir.Graph | ir.Function | None) -> ir.Shape:
-    """A shape for a copy: a length that no input bears is the source's own."""
-    borne = {d for v in (() if graph is None else graph.inputs) for d in v.shape or ()}
-    return ir.Shape([d if isinstance(d, int) or d in borne else None for d in shape])
+    """Return a copy's shape, without symbols that no input has: these are the source's own."""
+    symbols = {d for v in (() if graph is None else graph.inputs) for d in v.shape or ()}
+    return ir.Shape([d if isinstance(d, int) or d in symbols else None for d in shape])
 
 
 def _redirect(
     source: ir.Graph, body: ir.Graph, outer: ir.Node, read: Read, own: Container[tuple[ir.Node, int]]
 ) -> None:
-    """Let the copy of a body read what `read` gives for what lies around the source's."""
+    """Let the copy of a body read the values that `read` returns for those around the source's body."""
     inside = {v for n in source.all_nodes() for v in n.outputs}
     inside |= {v for b in (source, *(b for n in source.all_nodes() for b in bodies(n))) for v in _own(b)}
     places = [(outer, source, body)]
@@ -77,7 +79,7 @@ def _own(body: ir.Graph) -> list[ir.Value]:
 
 
 def renewed(value: ir.Value, new: Mapping[ir.Value, ir.Value], graph: ir.Graph) -> ir.Value:
-    """What is made of values, made of others: copies of the nodes between, in the graph."""
+    """Return a value computed from new values. The nodes in between are copied into the graph."""
     node = value.producer()
     if value in new or node is None:
         return new.get(value, value)

@@ -1,10 +1,11 @@
-"""A model without layers put around the layers of another one, its template.
+"""A model without layers, put around the layers of a template.
 
-Needs: both models, and the run of layers of the template. Gives: the template with the tensors of the model
-wherever none of its layers stands. That this computes what the model does, where every layer passes the
-stream on, is shown by walking both from their outputs: without its layers the template has the same
-operators, with the same attributes, on the same inputs, and each of its tensors stands where one of the
-model's does.
+Needs: both models, and the run of layers of the template. Gives: the template, with the model's tensors
+everywhere outside of its layers.
+
+If every layer passes the stream on, the result computes what the model does. To prove this, both models are
+walked from their outputs. Without its layers, the template has the same operators, with the same attributes,
+on the same inputs, and each of its tensors has one counterpart in the model.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from growc.ir.walk import walk
 from growc.passes.layers.layer_runs import Run
 
 Pair = tuple[ir.Value, ir.Value]
-"""A value of the template, and the one of the model that stands there."""
+"""A value of the template, and its counterpart in the model."""
 
 EXACT = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
-"""Types of numbers that say how something is computed."""
+"""Types of numbers that decide how something is computed."""
 
 
 def graft(source: ir.Model, template: ir.Model, run: Run, span: Span) -> Clone:
-    """The template with the source's tensors around its layers. Raises GrowError (G314) where both differ
-    beside the layers, with the place.
+    """Return the template with the source's tensors around its layers.
+
+    Raises GrowError (G314) naming the place if the two differ outside of the layers.
     """
     start, end = value_of(run.layers[0].start), value_of(run.layers[-1].end)
     joined = _Joined(start, end, span)
@@ -42,10 +44,10 @@ def graft(source: ir.Model, template: ir.Model, run: Run, span: Span) -> Clone:
         if mine != theirs:
             raise joined.differ(f"its {kind} are {_listed(theirs)}, and those of the model {_listed(mine)}")
     ends = zip(template.graph.outputs, source.graph.outputs, strict=True)
-    found = dict(pair for pair in walk(ends, joined.behind) if pair[0].const_value is not None)
-    there = Clone.of(template)
-    _rename(there, found)
-    return there
+    tensors = dict(pair for pair in walk(ends, joined.behind) if pair[0].const_value is not None)
+    clone = Clone.of(template)
+    _rename(clone, tensors)
+    return clone
 
 
 def _listed(names: list[str | None]) -> str:
@@ -53,40 +55,46 @@ def _listed(names: list[str | None]) -> str:
 
 
 class _Joined:
-    """Walks two models at once; a stream leads from the end of the template's layers to their start."""
+    """A walk through two models at once. It jumps from the end of the template's layers to their start."""
 
     def __init__(self, start: ir.Value, end: ir.Value, span: Span) -> None:
         self.start, self.end, self.span = start, end, span
         self.known: dict[ir.Value, ir.Value] = {}
 
     def differ(self, how: str) -> GrowError:
-        """That the template is another model than the source with layers in it."""
+        """The error that the template is not the source with layers in it."""
         message = f"the template is not this model with layers in it: {how}"
         remedy = "a template is written as the model is, with one layer or more in its config"
         return GrowError(Diagnostic("G314", message, self.span, help=remedy))
 
     def behind(self, pair: Pair) -> Iterator[Pair]:
-        """The operands of what makes both values. Raises GrowError where these are made differently."""
+        """Yield the pairs of operands of both values' producers. Raises GrowError (G314) if these differ."""
         ours, other = pair
         if ours is self.end:
             yield self.start, other
             return
         if self.known.setdefault(ours, other) is not other:
             raise self.differ(f"`{ours.name}` stands for `{other.name}`, and for `{self.known[ours].name}`")
-        made, wanted = ours.producer(), other.producer()
-        if made is None or wanted is None:
+        producer, other_producer = ours.producer(), other.producer()
+        if producer is None or other_producer is None:
             self.same_tensor(ours, other)
             return
-        if _signature(made) != _signature(wanted) or ours.index() != other.index():
-            raise self.differ(f"{made.op_type} `{made.name}` stands for {wanted.op_type} `{wanted.name}`")
-        for one, two in zip(made.inputs, wanted.inputs, strict=True):
-            if (one is None) != (two is None):
-                raise self.differ(f"an operand of `{made.name}` is left out in one of them")
-            if one is not None and two is not None:
-                yield one, two
+        if _signature(producer) != _signature(other_producer) or ours.index() != other.index():
+            raise self.differ(
+                f"{producer.op_type} `{producer.name}` stands for {other_producer.op_type} `{other_producer.name}`"
+            )
+        for own, others in zip(producer.inputs, other_producer.inputs, strict=True):
+            if (own is None) != (others is None):
+                raise self.differ(f"an operand of `{producer.name}` is left out in one of them")
+            if own is not None and others is not None:
+                yield own, others
 
     def same_tensor(self, ours: ir.Value, other: ir.Value) -> None:
-        """Both are inputs, or stored tensors of one shape and type, with equal numbers where these count."""
+        """Check that both are inputs, or stored tensors of equal shape and type; raises GrowError (G314) if
+        not.
+
+        Numbers of the types in EXACT must be equal too.
+        """
         mine, theirs = ours.const_value, other.const_value
         if mine is None or theirs is None:
             if not (mine is theirs is None and ours.is_graph_input() and ours.name == other.name):
@@ -101,7 +109,9 @@ class _Joined:
 
 
 def _signature(node: ir.Node) -> tuple[object, ...]:
-    """Equal for nodes that do the same with their operands; never equal where a node has a body."""
+    """Return a key that is equal for nodes that do the same with their operands, and never equal for nodes
+    with bodies.
+    """
     attributes = []
     for name, attribute in sorted(node.attributes.items()):
         value = attribute.value
@@ -115,7 +125,10 @@ def _signature(node: ir.Node) -> tuple[object, ...]:
 
 
 def _rename(there: Clone, found: dict[ir.Value, ir.Value]) -> None:
-    """The source's tensors, under their names there; what has one of these in the template takes another."""
+    """Give the copied template the source's tensors and their names.
+
+    Values of the template that have one of these names get another.
+    """
     values = {there.value(ours): other for ours, other in found.items()}
     wanted = {other.name for other in values.values()}
     own = [*there.model.graph.initializers.values()]

@@ -1,7 +1,7 @@
-"""A model's layers as nodes of its file: whose each value is, and which values of two layers are alike.
+"""The layers of a model as nodes of its file: the owner of each value, and like values of two layers.
 
-Needs: the captured graph, its layers, a copy of the model. Gives: `Layered`, on the copy, which nothing
-changes.
+Needs: the captured graph, its layers, a copy of the model. Gives: `Layered`, on the copy, which is not
+changed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from growc.passes.layers.layer_runs import Layer, Layers, Run
 
 
 class Layered:
-    """`own`: the nodes of each layer; `home`: the layer of each node; `data`: what depends on what is fed.
-    `shared`: constants that are nobody's in particular, though a single layer may use them."""
+    """The layers of a model as nodes of its file.
+
+    `own`: the nodes of each layer. `home`: the layer of each node. `data`: values that depend on the model's
+    inputs. `shared`: constants that belong to no layer, even if only one uses them.
+    """
 
     def __init__(self, graph: Graph, layers: Layers, there: Clone, shared: Iterable[ir.Value]) -> None:
         self.graph: ir.Graph = there.model.graph
@@ -47,22 +50,22 @@ class Layered:
         self.private = {v for own in self.inputs.values() for v in own}
 
     def _inputs(self, number: int, run: Run) -> dict[Place, list[ir.Value]]:
-        """The model's inputs that are one layer's own, where every layer has as many."""
-        found: dict[Place, list[ir.Value]] = {(number, i): [] for i in range(len(run.layers))}
+        """Return the model's inputs that belong to one layer each, if every layer has as many."""
+        inputs: dict[Place, list[ir.Value]] = {(number, i): [] for i in range(len(run.layers))}
         for value in self.graph.inputs:
             place = None if value.is_initializer() else self.owners.of(value)
-            if place in found and (len(run.layers) > 1 or value in self.states):
-                found[place].append(value)
-        return found if len({len(own) for own in found.values()}) == 1 else {}
+            if place in inputs and (len(run.layers) > 1 or value in self.states):
+                inputs[place].append(value)
+        return inputs if len({len(own) for own in inputs.values()}) == 1 else {}
 
     def _given(self, number: int) -> Iterator[tuple[ir.Value, Place]]:
-        """The stream as each layer takes it, where all of this is given out by the model."""
+        """Yield the input stream of each layer, if the model outputs all of them."""
         starts = [self.value_of(layer.start) for layer in self.layers.runs[number].layers]
         if len(starts) > 1 and self.outputs.issuperset(starts):
             yield from ((value, (number, layer)) for layer, value in enumerate(starts))
 
     def port(self, value: ir.Value) -> Place | None:
-        """The layer of an input or output of which every layer of the run has its own."""
+        """Return the layer of an input or output if every layer of the run has its own."""
         place = self.place(value)
         if value in self.given or value in self.private or place is None:
             return self.given.get(value, place)
@@ -72,15 +75,15 @@ class Layered:
         return place if each and not behind and (len(run) > 1 or value in self.states) else None
 
     def place(self, value: ir.Value) -> Place | None:
-        """The layer whose node makes a value, or whose own input it is."""
+        """Return the layer whose node computes a value, or whose own input it is."""
         node = value.producer()
         if node is not None:
             return self.home.get(node)
         return self.owners.of(value) if value in self.private else None
 
     def alike(self, value: ir.Value, place: Place) -> dict[int, ir.Value]:
-        """For each layer of the run a value that has the size of this one of another layer."""
-        found = {}
+        """Return, for each layer of the run, a value with the size of this value of another layer."""
+        similar = {}
         for i, layer in enumerate(self.layers.runs[place[0]].layers):
             own = self.inputs.get((place[0], i), ())
             candidates = (
@@ -91,15 +94,15 @@ class Layered:
             )
             same = next((v for v in candidates if v is not None and self._same_size(v, value)), None)
             if same is not None:
-                found[i] = same
-        return found
+                similar[i] = same
+        return similar
 
     def _same_size(self, a: ir.Value, b: ir.Value) -> bool:
         size = self.sizes.get(a)
         return size is not None and size == self.sizes.get(b)
 
     def _same_place(self, value: ir.Value, place: Place, layer: int) -> ir.Value | None:
-        """The value at the same place among the nodes of another layer."""
+        """Return the value at the same place among the nodes of another layer."""
         if value in self.private:
             return self.inputs[place[0], layer][self.inputs[place].index(value)]
         node = value.producer()
@@ -108,7 +111,7 @@ class Layered:
         return twin.outputs[number] if twin is not None and number < len(twin.outputs) else None
 
     def twins(self, place: Place, layer: int) -> Twins:
-        """For the nodes of one layer those of another of its run that do the same."""
+        """Return, for the nodes of one layer, the nodes of another of its run that do the same."""
         if (place, layer) not in self.paired:
             run, other = self.layers.runs[place[0]].layers, (place[0], layer)
             starts = self.value_of(run[place[1]].start), self.value_of(run[layer].start)
@@ -117,6 +120,6 @@ class Layered:
         return self.paired[place, layer]
 
     def _top_nodes(self, layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:
-        """The nodes of the outermost graph that a layer's nodes are, or lie in."""
-        found = dict.fromkeys(self.node_of(n) for n in layer.nodes)
-        return list(dict.fromkeys(outer.get(n, n) for n in found))
+        """Return the nodes of the outermost graph that are, or contain, a layer's nodes."""
+        nodes = dict.fromkeys(self.node_of(n) for n in layer.nodes)
+        return list(dict.fromkeys(outer.get(n, n) for n in nodes))

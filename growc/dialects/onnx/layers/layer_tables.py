@@ -1,8 +1,10 @@
 """Tables with a row for each layer (growc.passes.layers.layer_tables), while layers are rebuilt.
 
 Needs: a model's layers, the layers to build. Gives: for each new layer the nodes that take its row; then the
-tables with these rows, and zeros where a new layer adds nothing. What stands between two layers stands
-between any two of the new ones: a sum that one of them lacks is a copy of another one's, and adds zeros.
+tables with these rows, with zeros where a new layer adds nothing.
+
+A node between two layers stands between any two of the new layers. If a new layer lacks the sum, it gets a
+copy of another layer's sum, which adds zeros.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from growc.passes.edits import Patch
 from growc.passes.layers.layer_runs import Instance, Layers, Rows
 
 Remember = Callable[[Iterable[ir.Node]], None]
-"""What is done to nodes before they say something else than in the source."""
+"""A function called with nodes before they differ from the source's."""
 
 
 class RowTables:
-    """All tables of the runs that are rebuilt. `orders`: the layers to build of each."""
+    """All tables of the rebuilt runs. `orders`: the layers to build in each run."""
 
     def __init__(
         self, layers: Layers, orders: Mapping[int, Sequence[Instance]], there: Clone, remember: Remember
@@ -38,57 +40,59 @@ class RowTables:
 
     @property
     def shared(self) -> Iterator[ir.Value]:
-        """What no layer has to itself, though a single one may read it."""
+        """The values that belong to no layer, even if only one reads them."""
         for rows in self.all:
             yield from (self.value_of(weight) for weight in rows.tables)
             yield from (self.value_of(v) for node in rows.way for v in node.outputs)
 
     def reads(self, run: int, layer: int, position: int) -> Iterator[Node]:
-        """The nodes of a layer of the source that take its rows, for a copy that has rows where it stands."""
+        """Yield the nodes of a source's layer that take its rows, if a copy at `position` has rows."""
         for rows in self.all:
             if rows.run == run and position < self.count(rows):
                 yield from rows.reads[layer]
 
     def last_sums(self, run: int, layer: int, position: int) -> dict[ir.Node, int]:
-        """The sum of a layer of the source that adds a row, with its operand, for a copy that has none."""
-        found = (r for r in self.all if r.run == run and position == self.count(r) and layer < len(r.sums))
-        return {self.node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in found}
+        """Return the sums of a source's layer that add a row, with its operand, if a copy at `position` has
+        none.
+        """
+        tables = (r for r in self.all if r.run == run and position == self.count(r) and layer < len(r.sums))
+        return {self.node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in tables}
 
     def missing(self, run: int, layer: int, position: int) -> Iterator[Rows]:
-        """The tables of which a layer of the source has no row, for a copy that has one where it stands."""
+        """Yield the tables without a row for a source's layer, if a copy at `position` has one."""
         for rows in self.all:
             if rows.run == run and rows.sums and layer == len(rows.sums) and position < self.count(rows):
                 yield rows
 
     def count(self, rows: Rows) -> int:
-        """How many rows a table has in the result."""
+        """Return the number of a table's rows in the result."""
         return len(self.orders[rows.run]) - bool(rows.sums)
 
     def units(self, rows: Rows) -> list[int]:
-        """The row of the source that each row of the result is; -1 where it is zero."""
+        """Return the source's row for each row of the result; -1 if it is zero."""
         order = self.orders[rows.run][: self.count(rows)]
         return [i.source if self._read(rows, i) else -1 for i in order]
 
     @staticmethod
     def _read(rows: Rows, instance: Instance) -> bool:
-        """Whether a layer that is built has the row of its source."""
+        """Whether a built layer has the row of its source."""
         own = {node.outputs[0] for node in rows.reads[instance.source]}
         return bool(own) and own.isdisjoint(instance.zeroed)
 
     def row(self, node: Node, number: int) -> ir.Node:
-        """A copy of a node that takes a row, with the row of another number; it stands nowhere yet."""
+        """Return a copy of a node that takes a row, with the row of another number; it is in no graph yet."""
         self.remember([self.node_of(node)])
         copy = copied(self.node_of(node), self.node_of(node).inputs)
         self.patch(node, numbered(node, (number,)), copy)
         return copy
 
     def resize(self) -> None:
-        """Give the tables the rows of the new layers, and what is made of them the new sizes."""
+        """Give the tables the rows of the new layers, and the values computed from them the new sizes."""
         for rows in self.all:
             units = np.array(self.units(rows), dtype=np.int64)
             before = sum(map(bool, rows.reads))
             if len(units) == 0 or np.array_equal(units, np.arange(before)):
-                continue  # what no layer reads is gone
+                continue  # a table that no layer reads is removed
             for weight, (axis, block) in rows.tables.items():
                 elements = (units[:, None] * block + np.arange(block)).reshape(-1)
                 elements[np.repeat(units < 0, block)] = -1
@@ -97,7 +101,7 @@ class RowTables:
                 self._sized(node, axis, len(units) * block)
 
     def _sized(self, node: Node, axis: int, count: int) -> None:
-        """Let a node make so many elements along an axis."""
+        """Let a node's results have `count` elements along an axis."""
         origin = self.node_of(node)
         i = node.laws.shape
         value = None if i is None else node.input(i)

@@ -1,7 +1,7 @@
-"""Layers that become one: which stored tensors of equal layers are each other's, and their means.
+"""Layers that become one: the matching stored tensors of equal layers, and their means.
 
-Needs: `Layered`, the nodes of the layers that do the same. Gives: for a stored tensor of the first layer the
-tensors of which the merged one has the mean. Raises GrowError (G314) for layers that are not built alike.
+Needs: `Layered`, the nodes of the layers that do the same. Gives: for a stored tensor of the first layer, the
+tensors whose mean the merged layer has. Raises GrowError (G314) for layers that are not built alike.
 """
 
 from __future__ import annotations
@@ -20,14 +20,17 @@ from growc.ir.graph import wide
 
 
 def counterparts(source: Layered, place: Place, layer: int) -> dict[ir.Value, ir.Value]:
-    """For what is stored, or made of what is stored, and read in one layer, what another one reads there."""
-    found: dict[ir.Value, ir.Value] = {}
+    """Return, for each constant that one layer reads, the constant that another layer reads there.
+
+    Raises GrowError (G314) if the layers have different nodes.
+    """
+    pairs: dict[ir.Value, ir.Value] = {}
     twins = source.twins(place, layer)
     if len(twins) != len(source.own[place]) or len(twins) != len(source.own[place[0], layer]):
         raise unlike(place, layer, "they have other nodes")
     for node, twin in twins.items():
-        _pair(source, node, twin, found)
-    return found
+        _pair(source, node, twin, pairs)
+    return pairs
 
 
 def _pair(source: Layered, node: ir.Node, twin: ir.Node, found: dict[ir.Value, ir.Value]) -> None:
@@ -41,9 +44,10 @@ def _pair(source: Layered, node: ir.Node, twin: ir.Node, found: dict[ir.Value, i
 
 
 def mean_tensor(place: Place, found: Sequence[tuple[int, ir.Value | None]]) -> ir.LazyTensor | None:
-    """The mean of what layers have, by their numbers, the first one's first; None of whole numbers.
+    """Return the mean of the layers' tensors, given with their layers, the first one's first; None for
+    integers.
 
-    Raises GrowError (G314) where one has nothing of the kind, or other whole numbers.
+    Raises GrowError (G314) if a layer has no such tensor, or other integers.
     """
     value = found[0][1]
     assert value is not None
@@ -69,7 +73,7 @@ def mean_tensor(place: Place, found: Sequence[tuple[int, ir.Value | None]]) -> i
 
 
 def mean_of(arrays: Sequence[Array]) -> Array:
-    """The mean in the type of the first, added up in double precision, and rounded once."""
+    """Return the mean in the type of the first, accumulated in double precision and rounded once."""
     total = wide(arrays[0]).copy()
     for array in arrays[1:]:
         total += wide(array)
@@ -77,6 +81,6 @@ def mean_of(arrays: Sequence[Array]) -> Array:
 
 
 def unlike(place: Place, layer: int, why: str) -> GrowError:
-    """Two layers are not built alike."""
+    """The error that two layers are not built alike."""
     message = f"layers {place[1]} and {layer} cannot become one: {why}"
     return GrowError(Diagnostic("G314", message, help="merge layers of one kind"))

@@ -1,8 +1,8 @@
-"""Layers of a model taken out, repeated and put in another order.
+"""Removal, repetition and reordering of a model's layers.
 
-Needs: the captured graph, its layers, the layers to build. Gives: a copy of the graph's model with each of
-the runs rebuilt (growc.dialects.onnx.layers.copy_layer), and what stood around the old layers on the new
-ones.
+Needs: the captured graph, its layers, the layers to build. Gives: a copy of the graph's model, with each of
+the runs rebuilt (growc.dialects.onnx.layers.copy_layer) and everything around the old layers connected to the
+new ones.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from growc.passes.layers.layer_runs import Depth, Instance, Layer, Layers
 
 @dataclass(frozen=True, eq=False)
 class Rebuilt:
-    """`runs`: all layers of the result, run by run; `renamed`: inputs and outputs that have another name now,
-    or none; `gone`: the nodes of the source's layers, which copies stand for; `taken`: for values of those
-    that were read behind them, the values that are read now; `data`: what depended in the source on what is
-    fed.
+    """The result of rebuilding runs of layers.
+
+    `runs`: all layers of the result, run by run. `renamed`: the new names of inputs and outputs, None for
+    removed ones. `gone`: the nodes of the source's layers, which copies replace. `taken`: for values of these
+    nodes with readers outside of their run, the values that are read now. `data`: the source's values that
+    depend on the model's inputs.
     """
 
     before: Layers
@@ -47,9 +49,9 @@ class Rebuilt:
     data: frozenset[ir.Value]
 
     def layers(self, graph: Graph, depth: Depth) -> Layers:
-        """The layers of the result, on its graph as it was captured.
+        """Return the layers of the result, on its graph as it was captured.
 
-        Raises GrowError (G314) where another run has moved so that nothing is left of one.
+        Raises GrowError (G314) if another run has moved so that nothing of a layer is left.
         """
         values = {value_of(v): v for v in graph.values() if v.weight is None}
         nodes: dict[ir.Node, list[Node]] = {}
@@ -58,16 +60,16 @@ class Rebuilt:
                 nodes.setdefault(node_of(node), []).append(node)
         runs = []
         for run, placed, past in zip(self.before.runs, self.runs, depth.runs, strict=True):
-            made = []
+            new_layers = []
             for one in placed:
-                mine = tuple(n for node in one.nodes for n in nodes.get(node, ()))
+                layer_nodes = tuple(n for node in one.nodes for n in nodes.get(node, ()))
                 start = self.taken.get(one.start, one.start)  # a run starts where another one ends
                 if start not in values or one.end not in values:
                     message = f"layer {one.source} cannot stand there: nothing reads what it ends in"
                     raise GrowError(Diagnostic("G314", message))
-                made.append(Layer(values[start], values[one.end], mine))
+                new_layers.append(Layer(values[start], values[one.end], layer_nodes))
             kinds = tuple(run.kinds[one.source] for one in placed)
-            runs.append(replace(run, layers=tuple(made), kinds=kinds, past=past))
+            runs.append(replace(run, layers=tuple(new_layers), kinds=kinds, past=past))
         return Layers(tuple(runs))
 
 
@@ -79,13 +81,13 @@ def rebuild(
     folded: Sequence[Folded],
     remember: Remember,
 ) -> Rebuilt:
-    """Rebuild the runs of these numbers in a copy of the graph's model; `folded`: the computed weights of the
-    copy; `remember` is called with nodes before their numbers change.
+    """Rebuild the runs of these numbers in a copy of the graph's model.
 
-    Raises GrowError (G314) where a layer that goes is needed.
+    `folded`: the computed weights of the copy. `remember` is called with nodes before their numbers change.
+    Raises GrowError (G314) if a removed layer is needed.
     """
     norms = {one: norm for one in folded if (norm := weight_norm(one)) is not None}
-    for one in norms:  # copies of a layer compute their weights as it does
+    for one in norms:  # restored, so that copies of a layer compute their weights too
         one.restore()
     rows = RowTables(layers, orders, there, remember)
     factors = {one.stand_in: n.length for one, n in norms.items()}
@@ -99,7 +101,10 @@ def rebuild(
 
 
 class _Surgery:
-    """`factors`: for what stands for a computed weight, the stored tensor that is zero where it is."""
+    """The rebuilding of runs in a model.
+
+    `factors`: for the stand-in of a computed weight, the stored tensor whose zeros make it zero.
+    """
 
     def __init__(
         self,
@@ -116,11 +121,11 @@ class _Surgery:
         self.became: dict[ir.Value, ir.Value | None] = {}
         self.taken: dict[ir.Value, ir.Value] = {}
         self.exits: dict[Named, str | None] = {}
-        """What stands for an output that no layer has of its own, and the name of that output."""
+        """The counterpart of each output that not every layer has, and the name of that output."""
         self.numberings = {number: self.numbering(number) for number in orders}
 
     def build(self) -> None:
-        """Build the new layers, and let nothing read the old ones."""
+        """Build the new layers, and disconnect the old ones."""
         for number, order in self.orders.items():
             self.building.rebuild(number, order)
         self.building.rows.resize()
@@ -131,7 +136,7 @@ class _Surgery:
         self.empty()
 
     def empty(self) -> None:
-        """Let the bodies in the old layers read nothing: what goes with its layer is no reader."""
+        """Disconnect the bodies in the old layers, so that these read nothing."""
         for outer in self.gone:
             for node in around(outer):
                 for i in range(len(node.inputs)):
@@ -140,10 +145,12 @@ class _Surgery:
                 body.outputs.clear()
 
     def finish(self) -> Rebuilt:
-        """Order and names, once the old layers are gone. Raises GrowError (G314) where they are not."""
-        left = next((n for n in self.graph if n in self.gone), None)
-        if left is not None:
-            raise needed(self.source.home[left], left)
+        """Sort and name the new nodes. Raises GrowError (G314) if an old layer is still needed, or if nodes
+        form a cycle.
+        """
+        needed_node = next((n for n in self.graph if n in self.gone), None)
+        if needed_node is not None:
+            raise needed(self.source.home[needed_node], needed_node)
         try:
             self.graph.sort()
         except ValueError as cycle:
@@ -154,22 +161,22 @@ class _Surgery:
         self.assign(sorted(wanted, key=lambda named: named[0] not in self.exits))
         renamed: dict[str, str | None] = {}
         for value, name in zip(self.ports, self.names, strict=True):
-            now = self.became.get(value, value)
-            if now is None or now.name != name:
-                renamed[name] = None if now is None else now.name
+            new = self.became.get(value, value)
+            if new is None or new.name != name:
+                renamed[name] = None if new is None else new.name
         before, data = self.source.layers, frozenset(self.source.data)
         runs = [self.building.runs.get(number) or self.unmoved(number) for number in range(len(before.runs))]
         return Rebuilt(before, runs, renamed, self.gone, self.taken, data)
 
     def unmoved(self, number: int) -> list[Placed]:
-        """The layers of a run that stays as it is."""
-        found = enumerate(self.source.layers.runs[number].layers)
-        return [Placed.unmoved(i, layer, self.source) for i, layer in found]
+        """Return the layers of a run that stays as it is."""
+        numbered_layers = enumerate(self.source.layers.runs[number].layers)
+        return [Placed.unmoved(i, layer, self.source) for i, layer in numbered_layers]
 
     # ---- what stands around the layers
 
     def rewire(self, number: int) -> None:
-        """Let what reads the run's old layers read the new ones."""
+        """Let all readers of the run's old layers read the new ones."""
         old = [v for n, place in self.source.home.items() if place[0] == number for v in n.outputs]
         for value in [*old, *(v for p, own in self.source.inputs.items() if p[0] == number for v in own)]:
             for use in tuple(value.uses()):
@@ -186,7 +193,7 @@ class _Surgery:
             inner = [v for v in listed if v not in ports and (self.source.place(v) or (-1, 0))[0] == number]
             exits = {v: self.building.elsewhere(v, v) for v in inner}
             own = _ordered(ports, placed)
-            for old, new in [*exits.items(), *own]:  # inner values need not say what they are; outputs must
+            for old, new in [*exits.items(), *own]:  # outputs must have types, inner values need not
                 new.type, new.shape = new.type or old.type, new.shape or old.shape
             self.became |= exits | dict.fromkeys(ports) | dict(own[::-1])
             self.exits |= {new: old.name for old, new in exits.items()}
@@ -197,29 +204,29 @@ class _Surgery:
             side[:] = self.apart(listed)
 
     def apart(self, values: Sequence[ir.Value]) -> list[ir.Value]:
-        """Each value once: what stands there again is a copy of it."""
-        made: list[ir.Value] = []
+        """Return each value once: a value that stands there again is replaced by a copy."""
+        distinct: list[ir.Value] = []
         for value in values:
-            if value in made:
+            if value in distinct:
                 copy = ir.node("Identity", [value])
                 value, [again] = copy.outputs[0], [value]
                 value.name, value.type, value.shape = f"{again.name}.again", again.type, again.shape
                 self.graph.append(copy)
-            made.append(value)
-        return made
+            distinct.append(value)
+        return distinct
 
     # ---- names
 
     def numbered(self, number: int) -> Iterator[tuple[Named, str]]:
-        """Everything in the new layers, with the name that goes with its layer's number."""
+        """Yield everything in the new layers, with its name for its layer's new number."""
         rename = self.numberings[number].rename
-        for i, made in enumerate(self.building.runs[number]):
-            for thing, old, own in made.numbered:
+        for i, layer in enumerate(self.building.runs[number]):
+            for thing, old, own in layer.numbered:
                 plain = self.exits.get(thing) or (old if own else f"{old}.{i}")
-                yield thing, rename(old, made.source, i) or plain
+                yield thing, rename(old, layer.source, i) or plain
 
     def behind(self, layered: Collection[Named]) -> Iterator[tuple[Named, str]]:
-        """What stands behind all layers in one list with them, with its new number."""
+        """Yield what follows all layers in one list with them, with the name for its new number."""
         outputs = (value for node in self.graph for value in node.outputs)
         for thing in chain[Named](self.graph.initializers.values(), self.graph, outputs):
             if thing in layered or thing in self.ports:
@@ -244,7 +251,7 @@ class _Surgery:
             yield from (name for name in (node.name, *(v.name for v in node.outputs)) if name)
             for value in (v for n in (node, *around(node)) for v in n.inputs):
                 if value is None or value.producer() in self.source.home:
-                    continue  # the stream bears the number of the layer that made it
+                    continue  # the stream is named by the layer that computes it
                 if self.building.owns((number, layer), value) and value.name:
                     yield value.name
         yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
@@ -267,16 +274,17 @@ class _Surgery:
 
 
 def _is_learned(value: ir.Value) -> bool:
-    """Whether a stored tensor may be a weight: names of single elements and of sizes tell nothing."""
-    shape, kind = value.shape, value.dtype
+    """Whether a stored tensor may be a learned weight. The names of scalars and sizes tell no numbers."""
+    shape, dtype = value.shape, value.dtype
     assert shape is not None, "what is stored has a shape"
-    assert kind is not None, "and a type"
-    return shape.rank() > 1 or (shape.rank() == 1 and kind.is_floating_point())
+    assert dtype is not None, "and a type"
+    return shape.rank() > 1 or (shape.rank() == 1 and dtype.is_floating_point())
 
 
 def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[tuple[ir.Value, ir.Value]]:
-    """The ports of the new layers, each behind that of the source's, in the order of the old ones: by layer,
-    or by kind and then by layer.
+    """Return the ports of the new layers, each with the source's port, in the order of the old ones.
+
+    This is by layer, or by kind and then by layer.
     """
     ranks: Counter[int] = Counter()
     rank: dict[ir.Value, int] = {}
@@ -284,9 +292,9 @@ def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[
         rank[value] = ranks[layer]
         ranks[layer] += 1
     layers = [layer for _, layer in ports.values()]
-    made = []
+    ordered = []
     for position, one in enumerate(placed):
         for value in (v for v, (_, layer) in ports.items() if layer == one.source and v in one.values):
             by_layer, by_kind = (position, rank[value]), (rank[value], position)
-            made.append((by_layer if layers == sorted(layers) else by_kind, (value, one.values[value])))
-    return [pair for _, pair in sorted(made, key=lambda found: found[0])]
+            ordered.append((by_layer if layers == sorted(layers) else by_kind, (value, one.values[value])))
+    return [pair for _, pair in sorted(ordered, key=lambda found: found[0])]
