@@ -38,8 +38,7 @@ from growc.plans.plan import WeightPlan
 def rewrite(
     graph: Graph, weights: Assembled, repairs: Repairs, attributes: Mapping[Node, Mapping[str, float]]
 ) -> tuple[IrModel, Clone]:
-    """Return a copy of the graph's model as a plan has it, and the mapping from the source's nodes and
-    values.
+    """Return a copy of the graph's model as a plan has it, and the mapping from the source to it.
 
     Repeats of heads may still be operators of growc's own. Raises GrowError (G308).
     """

@@ -205,9 +205,7 @@ class IrModel(ABC):
         return Mender(axes, self.simulator, resize, taken).run(sampled)
 
     def put_back(self, made: Assembled) -> Assembled:
-        """Return the stored tensors of a plan, where changed computed weights are made of their own stored
-        tensors.
-        """
+        """Return a plan's stored tensors, with changed computed weights made of their own stored tensors."""
         return made
 
     def hold(self, c: Result) -> Result:

@@ -37,8 +37,9 @@ Named = ir.Value | ir.Node
 
 @dataclass(eq=False)
 class Placed:
-    """One layer of the result. `source`: the layer that it copies; start, end: the stream in front and
-    behind.
+    """One layer of the result.
+
+    `source`: the layer that it copies. start, end: the stream in front of it and behind it.
     """
 
     source: int
@@ -48,8 +49,8 @@ class Placed:
     """The counterpart of each value of the source's layer."""
     nodes: list[ir.Node] = field(default_factory=list)
     numbered: list[tuple[Named, str, bool]] = field(default_factory=list)
-    """All that is named by the layer's number: (value or node, its name in the source, whether it is the
-    source's own).
+    """All that is named by the layer's number: (it, its name in the source, whether it is the source's
+    own).
     """
 
     @staticmethod
@@ -122,9 +123,7 @@ class Building:
         return sites
 
     def readers(self, value: Value) -> Iterator[tuple[ir.Node, int]]:
-        """Yield the nodes that read a stored tensor, directly or through values computed from stored tensors
-        alone.
-        """
+        """Yield the nodes that read a stored tensor, directly or through other constants."""
         for node, operand in value.users:
             if node.chain or self.node_of(node) in self.source.owners.static:
                 for output in node.outputs:
@@ -137,9 +136,7 @@ class Building:
         return next((p.values[value] for p in self.runs[number] if value in p.values), None)
 
     def elsewhere(self, value: ir.Value, reader: ir.Node | ir.Value) -> ir.Value:
-        """Return the counterpart of a value for a reader outside of its layer. Raises GrowError (G314) if
-        there is none.
-        """
+        """Return the counterpart of a value for a reader outside of its layer. Raises GrowError (G314)."""
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
             return value
@@ -162,9 +159,7 @@ class Building:
         return self.runs[number][-1].end if ends else self.first(number, value)
 
     def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
-        """Return a tensor of the same size as the source's `value` from the latest layer built so far that
-        has one.
-        """
+        """Return a tensor of the same size as the source's, from the latest layer that has one."""
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
             return value

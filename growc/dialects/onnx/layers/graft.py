@@ -75,23 +75,22 @@ class _Joined:
             return
         if self.known.setdefault(ours, other) is not other:
             raise self.differ(f"`{ours.name}` stands for `{other.name}`, and for `{self.known[ours].name}`")
-        producer, other_producer = ours.producer(), other.producer()
-        if producer is None or other_producer is None:
+        node, other_node = ours.producer(), other.producer()
+        if node is None or other_node is None:
             self.same_tensor(ours, other)
             return
-        if _signature(producer) != _signature(other_producer) or ours.index() != other.index():
+        if _signature(node) != _signature(other_node) or ours.index() != other.index():
             raise self.differ(
-                f"{producer.op_type} `{producer.name}` stands for {other_producer.op_type} `{other_producer.name}`"
+                f"{node.op_type} `{node.name}` stands for {other_node.op_type} `{other_node.name}`"
             )
-        for own, others in zip(producer.inputs, other_producer.inputs, strict=True):
+        for own, others in zip(node.inputs, other_node.inputs, strict=True):
             if (own is None) != (others is None):
-                raise self.differ(f"an operand of `{producer.name}` is left out in one of them")
+                raise self.differ(f"an operand of `{node.name}` is left out in one of them")
             if own is not None and others is not None:
                 yield own, others
 
     def same_tensor(self, ours: ir.Value, other: ir.Value) -> None:
-        """Check that both are inputs, or stored tensors of equal shape and type; raises GrowError (G314) if
-        not.
+        """Check that both are inputs, or stored tensors of equal shape and type. Raises GrowError (G314).
 
         Numbers of the types in EXACT must be equal too.
         """
@@ -109,8 +108,9 @@ class _Joined:
 
 
 def _signature(node: ir.Node) -> tuple[object, ...]:
-    """Return a key that is equal for nodes that do the same with their operands, and never equal for nodes
-    with bodies.
+    """Return a key that is equal for nodes that do the same with their operands.
+
+    It is never equal for nodes with bodies.
     """
     attributes = []
     for name, attribute in sorted(node.attributes.items()):

@@ -52,8 +52,9 @@ class RowTables:
                 yield from rows.reads[layer]
 
     def last_sums(self, run: int, layer: int, position: int) -> dict[ir.Node, int]:
-        """Return the sums of a source's layer that add a row, with its operand, if a copy at `position` has
-        none.
+        """Return the sums by which a source's layer adds a row, if a copy at `position` has none.
+
+        Each sum comes with its operand.
         """
         tables = (r for r in self.all if r.run == run and position == self.count(r) and layer < len(r.sums))
         return {self.node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in tables}

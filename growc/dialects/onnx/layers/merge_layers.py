@@ -44,8 +44,7 @@ def _pair(source: Layered, node: ir.Node, twin: ir.Node, found: dict[ir.Value, i
 
 
 def mean_tensor(place: Place, found: Sequence[tuple[int, ir.Value | None]]) -> ir.LazyTensor | None:
-    """Return the mean of the layers' tensors, given with their layers, the first one's first; None for
-    integers.
+    """Return the mean of the layers' tensors, given by layer, the first one's first; None for integers.
 
     Raises GrowError (G314) if a layer has no such tensor, or other integers.
     """

@@ -145,9 +145,7 @@ class _Surgery:
                 body.outputs.clear()
 
     def finish(self) -> Rebuilt:
-        """Sort and name the new nodes. Raises GrowError (G314) if an old layer is still needed, or if nodes
-        form a cycle.
-        """
+        """Sort and name the new nodes. Raises GrowError (G314) for needed old layers and for cycles."""
         needed_node = next((n for n in self.graph if n in self.gone), None)
         if needed_node is not None:
             raise needed(self.source.home[needed_node], needed_node)

@@ -1,4 +1,4 @@
-"""Rows of attention: its core on (batch, heads, sequence, channels), and what lies around it."""
+"""Rows of attention: its core on (batch, heads, sequence, channels), and the operators around it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from growc.ir.rows import Site, opaque
 
 
 def attention(site: Site) -> Line:
-    """Query heads are (h g) over h key/value heads; what stands behind the bias is the same for all heads."""
+    """Query heads are (h g) over h key/value heads; operands behind the bias are the same for all heads."""
     q, k, v = site.inputs[:3]
     if q is None or k is None or v is None or any(o.rank != 4 for o in (q, k, v)):
         return opaque(site)
@@ -32,13 +32,13 @@ def attention(site: Site) -> Line:
         terms = ["1" if unit(s) else t for s, t in zip(sizes, whole[4 - len(sizes) :], strict=True)]
         inputs.append(None if bias is None else terms)
     inputs += [None if o is None else ["_"] * o.rank for o in site.inputs[4:]]
-    found = {"h": k.shape[1], "g": group, "d": q.shape[3]}
+    label_sizes = {"h": k.shape[1], "g": group, "d": q.shape[3]}
     outputs: list[list[Term]] = [[batch, heads, "_", "e"], [batch, heads, "_", "_"]]
-    made = line(inputs, outputs, **{n: s for n, s in found.items() if not unit(s)})
+    attended = line(inputs, outputs, **{n: s for n, s in label_sizes.items() if not unit(s)})
     weighing = tuple(n for n in range(len(site.inputs)) if n != 2)
     scores = Product((0,), (1,), (*places(0, range(4)), *places(1, [2])))
     averages = Product(weighing, (2,), (*places(0, range(3)), *places(2, [2, 3])))
-    return replace(made, sums=(scores, averages))
+    return replace(attended, sums=(scores, averages))
 
 
 def split_packed(site: Site) -> Line:
@@ -53,7 +53,7 @@ def split_packed(site: Site) -> Line:
 
 
 def unfold(site: Site) -> Line:
-    """Heads stand in front of the channels, and come out on the axis of one element."""
+    """Heads stand in front of the channels, and move to the axis of one element."""
     out, axis = site.outputs[0], site.node.integer("axis")
     left, right = names("a", out.rank), names("a", out.rank)
     left[axis], right[axis] = "1", "h"
@@ -62,7 +62,7 @@ def unfold(site: Site) -> Line:
 
 
 def repeat(site: Site) -> Line:
-    """Every one of h heads g times, which may be once."""
+    """Each of h heads is repeated g times, possibly once."""
     source, out, axis = first(site), site.outputs[0], site.node.integer("axis")
     group = ratio(out.shape[axis], source.shape[axis])
     if group is None:
@@ -73,7 +73,7 @@ def repeat(site: Site) -> Line:
 
 
 def rotary_embedding(site: Site) -> Line:
-    """Channels come in pairs and are frozen; heads are an axis of their own, or stand in front of them."""
+    """Channels come in pairs and are frozen; heads are an axis, or stand in front of the channels."""
     x = first(site)
     tables = rest(site)
     batch = "_" if any(o is not None and o.rank > 2 for o in site.inputs[1:]) or len(site.inputs) > 3 else "b"
@@ -91,6 +91,6 @@ def rotary_embedding(site: Site) -> Line:
 
 
 def _channels(site: Site) -> Size | None:
-    """The channels of a head by its tables: they hold one number for each pair."""
+    """Return the channels of a head from its tables, which hold one number for each pair."""
     table = site.input(2)
     return None if table is None or not table.sizes else tuple(2 * s for s in table.sizes[-1])

@@ -11,7 +11,7 @@ from growc.ir.notation import Line, Operand, Term, names_of
 from growc.ir.rows import Site, opaque
 
 SHARING = frozenset({"Softmax", "LogSoftmax"})
-"""What treats all units of the axis alike, and gives one number for each."""
+"""Operators that treat all units of the axis alike, and return one number for each."""
 
 
 def along(site: Site) -> Line:
@@ -21,8 +21,8 @@ def along(site: Site) -> Line:
     if site.node.op in ("ArgMax", "ArgMin"):
         default = 0
     if site.node.op == "CumSum":
-        fixed = number(site, 1)  # a scalar, or a list of one
-        opaque_axes = set(range(rank)) if fixed is None else {int(fixed) % max(rank, 1)}
+        position = number(site, 1)  # a scalar, or a list of one
+        opaque_axes = set(range(rank)) if position is None else {int(position) % max(rank, 1)}
     elif site.node.op in ("Softmax", "LogSoftmax", "Hardmax") and site.opset < 13:
         opaque_axes = set(range(axis_of(site, 1), rank))
     else:
@@ -62,7 +62,7 @@ def _static(site: Site, axis: int) -> bool:
 
 
 def reduce(site: Site) -> Line:
-    """Reductions; axes that are not named are all of them."""
+    """Reductions. If no axes are named, all are reduced."""
     rank = first(site).rank
     axes = axes_of(site)
     if axes is None and site.input(1) is not None:
@@ -70,19 +70,19 @@ def reduce(site: Site) -> Line:
     chosen = {a % rank for a in axes} if axes else set(range(rank))
     if not axes and site.attribute("noop_with_empty_axes", 0):
         chosen = set()
-    keep = site.attribute("keepdims", 1)
+    keeps_axes = site.attribute("keepdims", 1)
     terms: list[Term] = names("a", rank)
-    out = ["1" if i in chosen else t for i, t in enumerate(terms) if keep or i not in chosen]
+    out = ["1" if i in chosen else t for i, t in enumerate(terms) if keeps_axes or i not in chosen]
     return line([terms, *rest(site)], [out])
 
 
 def fold_whole(site: Site) -> Line:
-    """Reductions that neither pass factors on nor follow from fewer units, in whatever order these stand."""
-    found = reduce(site)
-    kept = {t for t in found.outputs[0] or () if t != "1"}
-    left = found.inputs[0] or ()
-    terms = [t if t in kept else f"{t}~" if _static(site, k) else "_" for k, t in enumerate(left)]
-    return found if found.treatment else line([terms, *rest(site)], [found.outputs[0] or ()])
+    """Reductions that neither pass factors on nor follow from fewer units, whatever the units' order."""
+    reduction = reduce(site)
+    kept = {t for t in reduction.outputs[0] or () if t != "1"}
+    source = reduction.inputs[0] or ()
+    terms = [t if t in kept else f"{t}~" if _static(site, k) else "_" for k, t in enumerate(source)]
+    return reduction if reduction.treatment else line([terms, *rest(site)], [reduction.outputs[0] or ()])
 
 
 def global_pool(site: Site) -> Line:
@@ -92,8 +92,9 @@ def global_pool(site: Site) -> Line:
 
 
 def pool(site: Site) -> Line:
-    """Windows slide over opaque axes; those of one element move nothing. Indices of maxima count through all
-    axes.
+    """Windows slide over opaque axes; windows of one element move nothing.
+
+    Indices of maxima count through all axes.
     """
     if len(site.outputs) > 1:
         return opaque(site)
@@ -110,13 +111,13 @@ def pool(site: Site) -> Line:
 
 
 def _each(site: Site, name: str, axis: int, default: int = 1) -> int:
-    """One element of an attribute of numbers; absent ones are all alike."""
+    """Return one element of an attribute of numbers; the default if the attribute is absent."""
     given = site.node.integers(name)
     return given[axis] if given else default
 
 
 def normalization(site: Site) -> Line:
-    """LayerNormalization and RMSNormalization over the last axes, with parameters for these alone."""
+    """LayerNormalization and RMSNormalization over the last axes, with parameters for these axes only."""
     rank = first(site).rank
     start = axis_of(site, -1)
     spread = any(o is not None and not all(map(unit, o.shape[: start - rank])) for o in site.inputs[1:])
@@ -135,29 +136,32 @@ def lp_normalization(site: Site) -> Line:
 
 
 def instance_norm(site: Site) -> Line:
-    """Each channel of each sample by itself."""
+    """Each channel of each sample is normalised by its own numbers."""
     space = names("s", first(site).rank - 2)
     return over(line([["b", "c", *space], ["c"], ["c"]], [["b", "c", *space]]), space)
 
 
 def batch_norm(site: Site) -> Line:
-    """Each channel by what is stored of it; in training mode by its own rows and places, as a norm, where
-    nothing reads what is measured of them.
+    """Each channel is normalised by its stored statistics.
+
+    In training mode it is a norm over the channel's own rows and places, if nothing reads the measured
+    statistics.
     """
     space = names("s", first(site).rank - 2)
     data: list[Term] = ["b", "c", *space]
     stored: list[list[Term]] = [["c"]] * 4
-    made = line([data, *stored], [data, *stored[: len(site.outputs) - 1]])
+    normed = line([data, *stored], [data, *stored[: len(site.outputs) - 1]])
     if not site.attribute("training_mode", 0):
-        return made if len(site.outputs) == 1 else opaque(site)
+        return normed if len(site.outputs) == 1 else opaque(site)
     if any(value.users for value in site.node.outputs[1:]):
         return opaque(site)
-    return replace(over(made, ["b", *space]), treatment="layer_norm")
+    return replace(over(normed, ["b", *space]), treatment="layer_norm")
 
 
 def group_norm(site: Site) -> Line:
-    """Each group of channels of each sample by itself; gain and bias are of channels, before opset 21 of
-    groups.
+    """Each group of channels of each sample is normalised by its own numbers.
+
+    Gain and bias belong to channels; before opset 21 they belong to groups.
     """
     data = first(site)
     g: Size = (site.node.integer("num_groups"),) * len(data.shape[1])
@@ -166,18 +170,18 @@ def group_norm(site: Site) -> Line:
         return opaque(site)
     sizes = {name: size for name, size in (("g", g), ("c", inner)) if not unit(size)}
     channels: Term = ("*", ("g", "c")) if len(sizes) > 1 else next(iter(sizes), "1")
-    one: Term = channels if site.opset >= 21 else "g" if "g" in sizes else "1"
+    parameter: Term = channels if site.opset >= 21 else "g" if "g" in sizes else "1"
     space = names("s", data.rank - 2)
-    made = line([["b", channels, *space], [one], [one]], [["b", channels, *space]], **sizes)
-    return over(made, [*(["c"] if "c" in sizes else []), *space])
+    normed = line([["b", channels, *space], [parameter], [parameter]], [["b", channels, *space]], **sizes)
+    return over(normed, [*(["c"] if "c" in sizes else []), *space])
 
 
 def over(made: Line, terms: Sequence[Term]) -> Line:
-    """A line of a norm that runs over some of its labels."""
+    """Return a norm's line with the labels that the norm runs over."""
     return replace(made, over=tuple(names_of(terms)))
 
 
 def _aligned(operand: Operand, terms: Sequence[Term]) -> list[Term]:
-    """The terms of an operand that is broadcast from the right."""
+    """Return the terms of an operand that is broadcast from the right."""
     lead = len(terms) - operand.rank
     return ["1" if unit(s) else terms[lead + k] for k, s in enumerate(operand.shape)]

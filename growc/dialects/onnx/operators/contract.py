@@ -25,7 +25,7 @@ def gemm(site: Site) -> Line:
 
 
 def fused_matmul(site: Site) -> Line:
-    """A matrix product of operands whose axes may stand in another order."""
+    """A matrix product of operands whose axes may be in another order."""
     a, b, result = first(site), site.operand(1), site.outputs[0].shape
     lead = len(result) - (a.rank > 1) - (b.rank > 1)
     inputs: list[Sequence[Term]] = []
@@ -41,7 +41,7 @@ def fused_matmul(site: Site) -> Line:
 
 
 def einsum(site: Site) -> Line:
-    """One or two operands: no letter twice in one of them, and none summed that only one operand has."""
+    """One or two operands: no letter twice in one of them, and no summed letter that only one operand has."""
     operands, result = equation.parse(str(site.attribute("equation", "")))
     parts = [*operands, result]
     alone = [x for p in operands for x in p if x not in result and sum(x in o for o in operands) < 2]
@@ -53,12 +53,12 @@ def einsum(site: Site) -> Line:
     lead = len(sizes) - len(result) + 1 if "..." in result else 0
     stretched = sizes[result.index("...") :][:lead] if "..." in result else ()
     inputs = [_letters(part, site.operand(i).shape, stretched) for i, part in enumerate(operands)]
-    made = line(inputs, [_letters(result, sizes, stretched)])
-    return replace(made, treatment="sum" if alone else "layout") if len(operands) == 1 else made
+    contraction = line(inputs, [_letters(result, sizes, stretched)])
+    return replace(contraction, treatment="sum" if alone else "layout") if len(operands) == 1 else contraction
 
 
 def _letters(part: Sequence[str], sizes: Sequence[Size], stretched: Sequence[Size]) -> list[Term]:
-    """One term's labels; axes under the ellipsis are broadcast from the right."""
+    """Return one term's labels. Axes under the ellipsis are broadcast from the right."""
     if "..." not in part:
         return list(part)
     at = part.index("...")
@@ -90,8 +90,8 @@ def conv(site: Site) -> Line:
     rank = data.rank
     # the kernel is multiplied at each place of the result, a transposed one at each place of the operand
     over = (*places(0, range(rank), result=not flip), *places(1, range(1, rank)))
-    made = line(inputs, [["b", out, *space]], **used)
-    return replace(made, sums=(Product((0,), (1,), over),))
+    convolution = line(inputs, [["b", out, *space]], **used)
+    return replace(convolution, sums=(Product((0,), (1,), over),))
 
 
 def _grouped(name: str, size: Size, groups: int) -> Term:
@@ -101,12 +101,12 @@ def _grouped(name: str, size: Size, groups: int) -> Term:
 
 
 def recurrent(site: Site) -> Line:
-    """LSTM, GRU, RNN: gates of the same units one after the other, directions apart."""
+    """LSTM, GRU, RNN: gates of the same units one after the other; each direction is separate."""
     sizes = [None if o is None else o.sizes for o in site.inputs]
     rows, columns = sizes[1], sizes[2]
     if rows is None or columns is None:
         return opaque(site)
-    found: dict[str, Size] = {"h": columns[2]}
+    label_sizes: dict[str, Size] = {"h": columns[2]}
 
     def gates(operand: int, name: str) -> list[Term] | None:
         own = sizes[operand] if operand < len(sizes) else None
@@ -115,7 +115,7 @@ def recurrent(site: Site) -> Line:
         count = ratio(own[1], columns[2])
         if count is None or unit(columns[2]) or unit(count):
             return ["_", "h"]
-        found[name] = count
+        label_sizes[name] = count
         return ["_", ("*", (f"{name}!", "h"))]
 
     state: list[Term] = ["_", "_", "h"]
@@ -137,4 +137,4 @@ def recurrent(site: Site) -> Line:
         Product((0,), (1,), (*places(0, range(3)), *places(1, range(2)))),
         Product(state_operands, (2,), (*places(0, range(2)), *places(2, range(3)))),
     )
-    return replace(line(kept, outputs, **found), alike=(("h", "k"),), sums=sums)
+    return replace(line(kept, outputs, **label_sizes), alike=(("h", "k"),), sums=sums)

@@ -10,7 +10,7 @@ Letters = list[str]
 
 
 def parse(text: str) -> tuple[list[Letters], Letters]:
-    """The operands' axes and the result's, which is spelled out where the equation leaves it implicit."""
+    """Return the operands' axes and the result's, which is spelled out if the equation leaves it implicit."""
     left, arrow, right = text.replace(" ", "").partition("->")
     operands = [re.findall(r"\.\.\.|\w", part) for part in left.split(",")]
     if arrow:
@@ -21,18 +21,18 @@ def parse(text: str) -> tuple[list[Letters], Letters]:
 
 
 def spell(operands: Sequence[Letters], result: Letters) -> str:
-    """The equation as text."""
+    """Return the equation as text."""
     return ",".join("".join(part) for part in operands) + "->" + "".join(result)
 
 
 def pairwise(operands: Sequence[Letters], result: Letters) -> list[str]:
-    """Equations that take the first two operands, then their result and the next one, and so on."""
-    found = []
-    made = operands[0]
+    """Return equations for the first two operands, then for their result and the next operand, and so on."""
+    equations = []
+    current = operands[0]
     for i, part in enumerate(operands[1:], 1):
         later = {letter for other in (*operands[i + 1 :], result) for letter in other}
-        both = dict.fromkeys([*made, *part])
+        both = dict.fromkeys([*current, *part])
         kept = result if i == len(operands) - 1 else [letter for letter in both if letter in later]
-        found.append(spell([made, part], kept))
-        made = kept
-    return found
+        equations.append(spell([current, part], kept))
+        current = kept
+    return equations

@@ -1,4 +1,4 @@
-"""Grids of indices: what exporters write for an assignment to a slice."""
+"""Index grids, as exporters write them for an assignment to a slice."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from growc.ir.graph import Node, Value
 
 
 def counted(node: Node, read: Callable[[Value], tuple[Array, ...] | None] | None = None) -> list[int | None]:
-    """For every axis that ScatterND addresses, where its indices begin if they count along it, else None.
+    """Return where ScatterND's indices begin along each axis that they count along, None for other axes.
 
-    Assigning to a slice is written as a grid of indices: side by side, for every axis, numbers that are
-    expanded over all others; or, on one axis, as the list of its indices. `read` gives the value of what is
-    expanded (default: the source's).
+    An assignment to a slice is exported as a grid of indices: for every addressed axis, numbers that are
+    expanded over all others, side by side. For one axis it may be the list of its indices. `read` returns the
+    value of the expanded numbers (default: the source's).
     """
     read = read or (lambda value: value.known)
     grid = node.inputs[1]
@@ -26,29 +26,31 @@ def counted(node: Node, read: Callable[[Value], tuple[Array, ...] | None] | None
         return [_begin(read(grid))]
     if columns is None or columns.attributes.get("axis") not in (-1, grid.rank - 1):
         return []
-    found: list[int | None] = []
+    begins: list[int | None] = []
     for axis, column in enumerate(columns.inputs):
         stretched = None if column is None else _producer(column, "Unsqueeze", "Reshape")
         expanded = None if stretched is None else _producer(stretched.inputs[0], "Expand")
         numbers = None if expanded is None else expanded.inputs[0]
         known = None if numbers is None else read(numbers)
         if numbers is None or known is None or numbers.sizes is None:
-            found.append(None)
+            begins.append(None)
             continue
-        along = axis - (grid.rank - 1) + numbers.rank  # behind the last where several axes go in pairs
+        along = axis - (grid.rank - 1) + numbers.rank  # behind the last axis if several axes go in pairs
         alone = along < numbers.rank and all(unit(s) for i, s in enumerate(numbers.sizes) if i != along)
-        found.append(_begin(known) if alone else None)
-    return found
+        begins.append(_begin(known) if alone else None)
+    return begins
 
 
 def is_list(node: Node) -> bool:
-    """Whether ScatterND addresses one axis, by a list of indices."""
+    """Whether ScatterND addresses one axis by a list of indices."""
     grid = node.inputs[1]
     return grid is not None and grid.rank == 2 and unit((grid.sizes or ())[1])
 
 
 def _begin(known: tuple[Array, ...] | None) -> int | None:
-    """Where numbers begin that count on from there, at every sample point."""
+    """Return the first of numbers that count up by one, if it is the same at every sample point; else
+    None.
+    """
     rows = [k.reshape(-1) for k in known or ()]
     counts = all((r == r[:1] + np.arange(r.size)).all() for r in rows)
     begins = {int(r[0]) for r in rows if r.size}

@@ -35,7 +35,9 @@ def slice_(site: Site) -> Line:
 
 
 def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | None, int | None]]:
-    """(axis, start at each sample point, end, step) for every sliced axis; None where it is not known."""
+    """Return (axis, start at each sample point, end, step) for every sliced axis; None for unknown
+    numbers.
+    """
     data = first(site)
     if "starts" in site.node.attributes:
         points = len(data.shape[0]) if data.shape else 1
@@ -51,12 +53,12 @@ def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | N
     if starts is not None:
         count = starts.shape[1]
     order = list(range(count)) if axes is None else [int(a) % data.rank for a in axes]
-    found: list[tuple[int, list[int] | None, list[int] | None, int | None]] = []
+    bounds: list[tuple[int, list[int] | None, list[int] | None, int | None]] = []
     for i, axis in enumerate(order):
         begin = None if starts is None else [int(s) for s in starts[:, i]]
         stop = None if ends is None else [int(e) for e in ends[:, i]]
-        found.append((axis, begin, stop, 1 if steps is None else int(steps[i])))
-    return found
+        bounds.append((axis, begin, stop, 1 if steps is None else int(steps[i])))
+    return bounds
 
 
 def _rows(site: Site, i: int) -> Array | None:
@@ -96,7 +98,9 @@ def gather(site: Site) -> Line:
 
 
 def _chosen(site: Site, axis: int, rank: int) -> Line:
-    """Elements of one axis, by indices of a rank; the operand may have an axis of one element behind that."""
+    """Elements of one axis, chosen by indices of rank `rank`, which may have an axis of one element
+    behind.
+    """
     data, indices = first(site), site.operand(1)
     behind: list[Term] = ["_"] * (indices.rank - rank)
     left: list[Term] = names("a", data.rank)
@@ -143,8 +147,10 @@ def _all_chosen(axis: int, left: list[Term], size: Size, indices: list[Size], be
 
 
 def gather_nd(site: Site) -> Line:
-    """One number for each element that is taken, and no batch: a Gather. Else leading axes are addressed by
-    number (opaque where one counts from the end), and batch axes are opaque.
+    """GatherND with one number for each element and no batch axes is a Gather.
+
+    Else leading axes are addressed by number, or opaque if one is counted from the end; batch axes are
+    opaque.
     """
     data, indices = first(site), site.operand(1)
     batch = site.node.integer("batch_dims")
@@ -183,21 +189,22 @@ def scatter_nd(site: Site) -> Line:
 
 
 def gather_elements(site: Site) -> Line:
-    """The axis that is chosen along is opaque, the others tied. An index that is the same all along an axis
-    goes with any state of it.
+    """The axis that is chosen along is opaque, the others are tied.
+
+    An index that is constant along an axis fits any state of that axis.
     """
     if site.attribute("reduction", "none") not in ("none", "add"):
         return opaque(site)
     axis, terms = axis_of(site), names("a", first(site).rank)
     terms[axis] = "_"
     index = [f"i{k}" if _stretched(site.node.input(1), k) else t for k, t in enumerate(terms)]
-    found = line([terms, index, *[terms] * (len(site.inputs) - 2)], [terms])
+    gathered = line([terms, index, *[terms] * (len(site.inputs) - 2)], [terms])
     pairs = tuple((str(t), str(i)) for t, i in zip(terms, index, strict=True) if t not in ("_", i))
-    return replace(found, alike=pairs)
+    return replace(gathered, alike=pairs)
 
 
 def _stretched(value: Value | None, axis: int) -> bool:
-    """Whether one element was stretched to a whole axis."""
+    """Whether one element was expanded to a whole axis."""
     node = None if value is None else value.producer
     if node is None or not node.has(REPEAT) or node.inputs[0] is None or node.outputs[0].sizes is None:
         return False
@@ -207,14 +214,14 @@ def _stretched(value: Value | None, axis: int) -> bool:
 
 
 def one_hot(site: Site) -> Line:
-    """Numbers become an axis of their own, which is opaque."""
+    """Numbers become an axis, which is opaque."""
     terms = names("a", first(site).rank)
     axis = axis_of(site, -1, len(terms) + 1)
     return line([terms, *rest(site)], [[*terms[:axis], "_", *terms[axis:]]])
 
 
 def compress(site: Site) -> Line:
-    """Some elements of one axis, which is opaque, are kept; without an axis, some of all."""
+    """Some elements of one axis, which is opaque, are kept. Without an axis all is opaque."""
     if site.attribute("axis") is None:
         return opaque(site)
     terms = names("a", first(site).rank)

@@ -1,7 +1,7 @@
-"""Types of the results of operators that onnx has no inference for: onnxruntime's own, and neutral ones.
+"""Result types of operators that onnx cannot infer: onnxruntime's own, and neutral ones.
 
-Needs: element type and size of every operand at one sample point. Gives: those of the results; None where
-they cannot be told. Raises ValueError where sizes do not fit.
+Needs: element type and size of every operand at one sample point. Gives: those of the results; None if they
+are not known. Raises ValueError if sizes do not fit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Attributes = Mapping[str, Any]
 
 
 def results(op: str, operands: Sequence[Type | None], attributes: Attributes) -> Types:
-    """The types of a node's results, as many as are known. Raises ValueError."""
+    """Return the types of a node's results, as many as are known. Raises ValueError if sizes do not fit."""
     rule = _RULES.get(op)
     given = [o for o in takewhile(lambda o: o is not None, operands) if o is not None]
     try:
@@ -44,9 +44,9 @@ def _ratio(whole: int, parts: int) -> int:
 def _first(
     dims: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple, element: int = 0
 ) -> Callable[[Types, Attributes], Types]:
-    """The rule of a result whose sizes are those of the first operand, or follow from these.
+    """Return the rule for a result whose sizes are those of the first operand, or follow from them.
 
-    element: its type; without any, it is that of the attribute `to`, or else of the operand.
+    element: the result's type; if absent, that of the attribute `to`, or else of the operand.
     """
 
     def rule(operands: Types, attributes: Attributes) -> Types:
@@ -77,9 +77,9 @@ def _split_packed(operands: Types, attributes: Attributes) -> Types:
 
 def _unfold(operands: Types, attributes: Attributes) -> Types:
     (element, dims), heads = operands[0], attributes["num_heads"]
-    found = [*dims[:-1], _ratio(dims[-1], heads)]
-    found[attributes["axis"]] = heads
-    return [Type(element, tuple(found))]
+    sizes = [*dims[:-1], _ratio(dims[-1], heads)]
+    sizes[attributes["axis"]] = heads
+    return [Type(element, tuple(sizes))]
 
 
 def _repeat(operands: Types, attributes: Attributes) -> Types:
@@ -131,7 +131,7 @@ def _fused_matmul(operands: Types, attributes: Attributes) -> Types:
 
 
 def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
-    """The axes of an operand (A or B) of FusedMatMul in the order in which they are multiplied."""
+    """Return the axes of an operand (A or B) of FusedMatMul in the order in which they are multiplied."""
     order = list(range(rank))
     if rank > 1 and attributes.get(f"transBatch{which}"):
         order = [*order[1:-1], order[0], order[-1]]
@@ -141,8 +141,10 @@ def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
 
 
 def _fourier(operands: Types, attributes: Attributes) -> Types:
-    """`sizes`: of the transformed axes, 0 where they are not given. `half`: 1 where of the last one half is
-    left, -1 where it comes out of that half.
+    """The types of a Fourier transform.
+
+    `sizes`: of the transformed axes, 0 if not given. `half`: 1 if half of the last axis is kept, -1 if the
+    last axis comes from such a half.
     """
     dims, half = list(operands[0].dims), attributes["half"]
     for axis, size in zip(attributes["axes"], attributes["sizes"], strict=True):

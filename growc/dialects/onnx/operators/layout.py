@@ -35,7 +35,7 @@ def reshape(site: Site) -> Line:
 
 
 def _groups(source: Sequence[Size], result: Sequence[Size]) -> list[tuple[list[Size], list[Size]]]:
-    found: list[tuple[list[Size], list[Size]]] = []
+    groups: list[tuple[list[Size], list[Size]]] = []
     i = j = 0
     while i < len(source) or j < len(result):
         a, b = list(source[i : i + 1]), list(result[j : j + 1])
@@ -49,8 +49,8 @@ def _groups(source: Sequence[Size], result: Sequence[Size]) -> list[tuple[list[S
                 j += 1
             else:
                 break
-        found.append((a, b))
-    return found
+        groups.append((a, b))
+    return groups
 
 
 def _total(sizes: Sequence[Size], *others: Sequence[Size]) -> Size:
@@ -62,12 +62,14 @@ def _total(sizes: Sequence[Size], *others: Sequence[Size]) -> Size:
 
 
 def expand(site: Site) -> Line:
-    """Axes of one element are stretched. What is made of a zero alone is any map of zeros."""
+    """Axes of one element are expanded. A result made of a single zero has any map of zeros."""
     source, result = first(site).shape, site.outputs[0].shape
     lead = len(result) - len(source)
     left = [broadcast_label(f"a{lead + i}", s, result[lead + i]) for i, s in enumerate(source)]
-    made, zero = line([left, *rest(site)], [names("a", len(result))]), site.static(0)
-    return made if zero is None or zero.size != 1 or zero.any() else replace(made, treatment="add")
+    expanded, filler = line([left, *rest(site)], [names("a", len(result))]), site.static(0)
+    return (
+        expanded if filler is None or filler.size != 1 or filler.any() else replace(expanded, treatment="add")
+    )
 
 
 def tile(site: Site) -> Line:
@@ -111,8 +113,9 @@ def split(site: Site) -> Line:
 
 
 def pad(site: Site) -> Line:
-    """Zeros in front of an axis and behind it are segments of their own; an axis that is padded otherwise is
-    opaque. The others pass, linearly unless a constant comes in.
+    """Zeros in front of an axis and behind it are segments; an axis with other padding is opaque.
+
+    All other axes pass, linearly unless a constant comes in.
     """
     source = first(site).shape
     filler = np.zeros(1) if site.input(2) is None else site.static(2)
@@ -129,16 +132,16 @@ def pad(site: Site) -> Line:
             left.append("_")
             right.append("_")
             continue
-        made: dict[str, Size] = {name: (n,) * len(size) for name, n in around.items() if n}
-        sizes |= made
-        parts = [n for n in (f"p{k}", f"a{k}", f"q{k}") if n in made or n == f"a{k}"]
+        added: dict[str, Size] = {name: (n,) * len(size) for name, n in around.items() if n}
+        sizes |= added
+        parts = [n for n in (f"p{k}", f"a{k}", f"q{k}") if n in added or n == f"a{k}"]
         left.append(f"a{k}")
-        right.append(("+", tuple(parts)) if made else f"a{k}")
+        right.append(("+", tuple(parts)) if added else f"a{k}")
     return replace(line([left, *rest(site)], [right], **sizes), treatment="layout" if zero else "pointwise")
 
 
 def _pads(site: Site, rank: int) -> list[tuple[int, int]] | None:
-    """(in front, behind) of each axis, −1 for what differs with the inputs; None where they are not known."""
+    """Return (in front, behind) of each axis, −1 for numbers that vary with the inputs; None if not known."""
     amounts, axes = site.node.integers("pads"), site.static(3)
     if amounts is None:
         known = site.known(1)
@@ -147,12 +150,12 @@ def _pads(site: Site, rank: int) -> list[tuple[int, int]] | None:
     if amounts is None or (axes is None and site.input(3) is not None):
         return None
     chosen = list(range(rank)) if axes is None else [int(a) % rank for a in axes.reshape(-1)]
-    found = {a: (amounts[k], amounts[k + len(chosen)]) for k, a in enumerate(chosen)}
-    return [found.get(k, (0, 0)) for k in range(rank)]
+    by_axis = {a: (amounts[k], amounts[k + len(chosen)]) for k, a in enumerate(chosen)}
+    return [by_axis.get(k, (0, 0)) for k in range(rank)]
 
 
 def _constants(known: Sequence[Array]) -> list[int]:
-    """Numbers that are the same at every sample point; −1 for the others."""
+    """Return the numbers that are the same at every sample point, −1 for the others."""
     first, *others = (array.reshape(-1) for array in known)
     same = [all(len(o) == len(first) and o[k] == number for o in others) for k, number in enumerate(first)]
     return [int(number) if fixed else -1 for number, fixed in zip(first, same, strict=True)]
@@ -192,15 +195,15 @@ def depth_to_space(site: Site) -> Line:
 
 
 def constant_of_shape(site: Site) -> Line:
-    """A tensor that is the same everywhere has axes of any size; zeros are any map of zeros."""
+    """A constant tensor has axes of any size; zeros have any map of zeros."""
     value = site.node.array("value")
     zeros = value is None or not value.any()
-    made = line([["_"]], [names("a", site.outputs[0].rank)])
-    return replace(made, treatment="add") if zeros else made
+    filled = line([["_"]], [names("a", site.outputs[0].rank)])
+    return replace(filled, treatment="add") if zeros else filled
 
 
 def depends_on_shape_only(site: Site) -> Line:
-    """Shape and Size take no values: they constrain nothing."""
+    """Shape and Size read no values: they constrain nothing."""
     return line(
         [None if o is None else names("a", o.rank) for o in site.inputs], [["_"] * site.outputs[0].rank]
     )

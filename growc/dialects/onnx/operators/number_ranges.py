@@ -1,12 +1,12 @@
-"""Between which bounds the results of operators lie, by those of their operands.
+"""Ranges of operators' results, derived from the ranges of their operands.
 
-growc.passes.dataflow.ranges asks for these rows, and for traits and laws where there is none. The other
-operands of `Where` are seen as its condition leaves them: of `where(x < 8, a, f(x))`, f sees numbers from 8
-on, as long as only elementwise operators stand between.
+growc.passes.dataflow.ranges uses these rows, and traits and laws where there is no row. The operands 1 and 2
+of `Where` are restricted by its condition: in `where(x < 8, a, f(x))`, f sees numbers from 8 on, as long as
+only elementwise operators stand between.
 
-Several operators have a row in growc.dialects.onnx.operators.unit_images too, which is no copy: a pole is a
-number here (infinity), units are no numbers behind it; and here x + x and x · x are a sum and a product of
-any two numbers.
+Several operators also have a row in growc.dialects.onnx.operators.unit_images, which is no copy. A pole is a
+number here (infinity); units are no numbers behind it. Here x + x and x · x are a sum and a product of any
+two numbers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from growc.passes.dataflow.ranges import Rule, moved, stated, wrapping
 
 
 def _corners(a: Range, b: Range, function: Callable[[float, float], float]) -> Range:
-    """The range of a function that is monotonic in each of two numbers."""
-    found = [function(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Range(min(found), max(found), a.rests | b.rests, a.wild or b.wild)
+    """Return the range of a function that is monotonic in each of two numbers."""
+    corners = [function(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Range(min(corners), max(corners), a.rests | b.rests, a.wild or b.wild)
 
 
 def _subtract(at: At) -> Range:
@@ -35,7 +35,7 @@ def _multiply(at: At) -> Range:
 
 def _divide(at: At) -> Range:
     a, b = at(0), at(1)
-    if b.low <= 0 <= b.high:  # an integer is not divided by zero
+    if b.low <= 0 <= b.high:  # integers are never divided by zero
         return Range(0, a.high, a.rests | b.rests) if at.whole and min(a.low, b.low) >= 0 else WILD
 
     def quotient(x: float, y: float) -> float:
@@ -49,7 +49,7 @@ def _divide(at: At) -> Range:
 def _remainder(at: At) -> Range:
     a, b = at(0), at(1)
     wild = not at.whole and (a.wild or b.wild or b.low <= 0)
-    if at.node.attributes.get("fmod", 0):  # it has the sign of what is divided, else of the divisor
+    if at.node.attributes.get("fmod", 0):  # fmod has the sign of the dividend, Mod that of the divisor
         return Range(0 if a.low >= 0 else a.low, max(a.high, 0), a.rests, wild)
     return Range(min(b.low, 0), max(b.high, 0), b.rests, wild)
 
@@ -62,7 +62,7 @@ def _power(at: At) -> Range:
 
 
 def _monotonic(function: Callable[[float], float], least: float = -math.inf) -> Rule:
-    """A function that grows with its number, and has no value below the least one."""
+    """Return the rule of a function that increases with its number, and has no value below `least`."""
 
     def rule(at: At) -> Range:
         x = at(0)
@@ -91,7 +91,10 @@ def _absolute(at: At) -> Range:
 
 
 def _numbers(first: int = 0) -> Rule:
-    """Results from a place on number units; those before have elements of operand 0."""
+    """Return the rule of results that number units from index `first` on.
+
+    Results before hold elements of operand 0.
+    """
     return lambda at: moved(at) if at.place < first else Range(0)
 
 
@@ -104,7 +107,7 @@ def _count_up(at: At) -> Range:
 
 def _running_sum(at: At) -> Range:
     x, own = at(0, elementwise=False), at(0)
-    if x.low >= 0:  # each sum has the element at its own place
+    if x.low >= 0:  # each sum includes the element at its own place
         return Range(0 if at.node.attributes.get("exclusive", 0) else own.low, rests=x.rests, wild=x.wild)
     return Range(high=0 if x.high <= 0 else math.inf, wild=x.wild)
 
@@ -164,4 +167,4 @@ RANGES: Mapping[str, Rule] = {
     "Where": _chosen,
     "growc::Positions": _numbers(),
 }
-"""Operators whose traits and laws say less."""
+"""The rules of operators whose traits and laws give wider ranges."""

@@ -1,4 +1,4 @@
-"""Elementwise rows whose treatment depends on the numbers beside the tensor."""
+"""Elementwise rows whose treatment depends on the values of other operands."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from growc.ir.rows import Site, broadcast_label, opaque
 
 
 def cast(site: Site) -> Line:
-    """Casts between real types pass every map, casts to integers and booleans only plain ones."""
+    """Casts between real types pass every map; casts to integers and booleans pass only maps without
+    factors.
+    """
     terms = names("a", first(site).rank)
     linear = site.attribute("to") in REAL
     return replace(line([terms], [terms]), treatment="layout" if linear else "pointwise zero")
 
 
 def cast_like(site: Site) -> Line:
-    """As Cast, to the type of the second operand: only its own rows may be counted on."""
+    """As Cast, to the type of the second operand, which the row does not know."""
     terms = names("a", first(site).rank)
     return replace(line([terms, *rest(site)], [terms]), treatment="pointwise zero")
 
 
 def quantise(site: Site) -> Line:
-    """Rounding to one scale for all; where the zero point is zero, zeros stay. Other scales freeze."""
+    """Rounding with one scale for all. If the zero point is zero, zeros stay. Other scales freeze."""
     terms = names("a", first(site).rank)
     if not all(o is None or all(map(unit, o.shape)) for o in site.inputs[1:]):
         return opaque(site)
@@ -37,25 +39,25 @@ def quantise(site: Site) -> Line:
 
 
 def _stored_integers(site: Site) -> bool:
-    """Whether the operand is a weight of integers, perhaps moved: nothing but copies and zeros is in it."""
+    """Whether the operand is an integer weight, perhaps moved: it holds only copies and zeros."""
     value = site.node.inputs[0]
     weight = None if value is None else value.unmoved.weight
     return weight is not None and not weight.floating and site.node.op == "DequantizeLinear"
 
 
 def shift(site: Site) -> Line:
-    """A tensor less one zero point for all."""
+    """A tensor minus one zero point for all."""
     return quantise(site)
 
 
 def rounded(site: Site) -> Line:
-    """Rounding to steps that extremes decide, which are no axes."""
+    """Rounding to steps that extremes decide; the extremes have no axes."""
     terms = names("a", first(site).rank)
     return line([terms, *rest(site)], [terms])
 
 
 def dropout(site: Site) -> Line:
-    """Nothing happens outside of training."""
+    """Dropout does nothing outside of training."""
     training = np.zeros(1) if site.input(2) is None else site.static(2)
     if training is None or training.any() or len(site.outputs) > 1:
         return opaque(site)
@@ -70,7 +72,7 @@ def power(site: Site) -> Line:
 
 
 def clip(site: Site) -> Line:
-    """Bounds around zero keep zeros; where each is zero or infinite, factors too."""
+    """Bounds around zero keep zeros. If each is zero or infinite, they keep factors too."""
     bounds = [
         _bound(site, i, name, default) for i, name, default in ((1, "min", -np.inf), (2, "max", np.inf))
     ]
@@ -81,7 +83,7 @@ def clip(site: Site) -> Line:
 
 
 def extreme(site: Site) -> Line:
-    """Max and Min keep zeros where all operands have them or a number on the other side of zero."""
+    """Max and Min keep zeros if all operands have them, or a number on the other side of zero."""
     result, sign = site.outputs[0].sizes, 1 if site.node.op == "Max" else -1
     numbers = [number(site, i) for i in range(len(site.inputs))]
     whole = all(
@@ -92,7 +94,7 @@ def extreme(site: Site) -> Line:
 
 
 def _elementwise(site: Site, *, zero: bool, homogeneous: bool = False) -> Line:
-    """Operands broadcast from the right; `homogeneous` counts where zeros are kept."""
+    """Operands broadcast from the right. `homogeneous` counts only if zeros are kept."""
     result = site.outputs[0].shape
     terms = names("e", len(result))[::-1]
 
@@ -110,5 +112,5 @@ def _elementwise(site: Site, *, zero: bool, homogeneous: bool = False) -> Line:
 
 
 def _bound(site: Site, i: int, name: str, default: float) -> float | None:
-    """A bound of Clip: an attribute in old opsets, an operand in new ones; None where it is not known."""
+    """Return a bound of Clip: an attribute in old opsets, an operand in new ones; None if not known."""
     return site.node.real(name, default) if site.input(i) is None else number(site, i)

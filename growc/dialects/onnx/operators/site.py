@@ -1,4 +1,4 @@
-"""What the rules share: asking a site, and making a line."""
+"""Helpers of the rules: reading a site, and building a line."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from growc.ir.rows import Site
 REAL = frozenset({1, 10, 11, 16})
 """onnx's numbers of float32, float16, float64 and bfloat16."""
 COMPLEX = frozenset({14, 15})
-"""onnx's numbers of complex types: its operators have none, torch's have."""
+"""onnx's numbers of complex types. No operator of ONNX has them; torch's have."""
 
 
 def names(prefix: str, n: int) -> list[Term]:
-    """`n` labels."""
+    """Return `n` labels."""
     return [f"{prefix}{i}" for i in range(n)]
 
 
 def line(inputs: Sequence[Sequence[Term] | None], outputs: Sequence[Sequence[Term]], **sizes: Size) -> Line:
-    """A line whose treatment is the row's own."""
+    """Return a line whose treatment is the row's own."""
 
     def axes(terms: Sequence[Term] | None) -> Axes | None:
         return None if terms is None else tuple(terms)
@@ -31,31 +31,31 @@ def line(inputs: Sequence[Sequence[Term] | None], outputs: Sequence[Sequence[Ter
 
 
 def places(number: int, axes: Iterable[int], *, result: bool = False) -> list[Place]:
-    """Axes of one operand, or of one result."""
+    """Return axes of one operand, or of one result."""
     return [Place(number, axis, result) for axis in axes]
 
 
 def first(site: Site) -> Operand:
-    """The operand that the row is about."""
+    """Return the operand that the row is about."""
     return site.operand(0)
 
 
 def rest(site: Site) -> list[Sequence[Term] | None]:
-    """Shape operands: their axes mean nothing."""
+    """Return opaque axes for all other operands."""
     return [None if o is None else ["_"] * o.rank for o in site.inputs[1:]]
 
 
 def axis_of(site: Site, default: int = 0, rank: int | None = None) -> int:
-    """The `axis` attribute, counted from the front."""
+    """Return the `axis` attribute, counted from the front."""
     return site.node.integer("axis", default) % (rank or max(first(site).rank, 1))
 
 
 def axes_of(site: Site, operand: int = 1) -> list[int] | None:
-    """The `axes` of Squeeze, Unsqueeze and reductions: an attribute in old opsets, an operand in new ones."""
+    """Return the `axes` of Squeeze, Unsqueeze and reductions: an attribute, or in new opsets an operand."""
     axes = site.node.integers("axes")
     if axes is None and site.input(operand) is not None:
-        found = site.static(operand)
-        return None if found is None else [int(a) for a in np.atleast_1d(found)]
+        values = site.static(operand)
+        return None if values is None else [int(a) for a in np.atleast_1d(values)]
     return axes
 
 
@@ -65,13 +65,13 @@ def unit(size: Size) -> bool:
 
 
 def number(site: Site, i: int) -> float | None:
-    """Operand i where it is one known number."""
-    found = site.static(i)
-    return float(found.reshape(-1)[0]) if found is not None and found.size == 1 else None
+    """Return operand i if it is one known number, else None."""
+    values = site.static(i)
+    return float(values.reshape(-1)[0]) if values is not None and values.size == 1 else None
 
 
 def segments(axis: int, size: Size, begin: int, out: Size, sizes: dict[str, Size]) -> tuple[Term, Term]:
-    """An axis cut into what is in front (x), what is taken (y) and what is behind (z); and what is taken."""
+    """Return an axis as its segments in front (x), taken (y) and behind (z), and the taken segment."""
     points = len(size)
     parts: list[str] = []
     for name, n in ((f"x{axis}", begin), (f"y{axis}", out[0]), (f"z{axis}", size[0] - begin - out[0])):
@@ -84,7 +84,7 @@ def segments(axis: int, size: Size, begin: int, out: Size, sizes: dict[str, Size
 
 
 def refine(a: list[Size], b: list[Size], base: int, sizes: dict[str, Size]) -> tuple[list[Term], list[Term]]:
-    """Labels for one group: the coarsest common refinement of both sides; opaque where there is none."""
+    """Return labels for one group: the coarsest common refinement of both sides; opaque if there is none."""
     xs: list[list[Term]] = [[] for _ in a]
     ys: list[list[Term]] = [[] for _ in b]
     left = [(i, s) for i, s in enumerate(a) if not unit(s)]

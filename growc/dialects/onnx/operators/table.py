@@ -1,7 +1,7 @@
 """The ONNX operators: one line each. To add one, add a line here and a case in tests/operators/.
 
-The notation is explained in growc.ir.notation, the treatments in TREATMENTS there. What is missing is opaque:
-every axis that it touches is frozen, which is safe.
+The notation is explained in growc.ir.notation, the treatments in TREATMENTS there. Operators without a line
+are opaque: they freeze every axis that they touch, which is safe.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ RULES: dict[str, Rule] = {
     for name, rule in vars(module).items()
     if getattr(rule, "__module__", "") == module.__name__ and name[0] != "_"
 }
-"""Lines that depend on values or attributes: the public functions of these modules. They see sizes and small
-known integers only; an axis about which they cannot tell is opaque (`_`).
+"""Lines that depend on values or attributes: the public functions of these modules.
+
+They see sizes and small known integers only; an axis about which they cannot tell is opaque (`_`).
 """
 
 OPERATORS = table(
@@ -212,13 +213,13 @@ OPERATORS = table(
 
 
 def has(node: ir.Node | None, *traits: Trait) -> bool:
-    """Whether one of these laws holds of what a node of a model makes."""
+    """Whether an operator of a model's node has one of these traits."""
     row = None if node is None else OPERATORS.get(op_name(node))
     return row is not None and not row.traits.isdisjoint(traits)
 
 
 def backward(value: ir.Value, through: Callable[[ir.Node], bool]) -> ir.Value:
-    """The value behind nodes that pass a test, along the first operand of each."""
+    """Return the value behind nodes that pass a test, along the first operand of each."""
     while (node := value.producer()) is not None and node.inputs and through(node):
         if node.inputs[0] is None:
             break
@@ -227,6 +228,6 @@ def backward(value: ir.Value, through: Callable[[ir.Node], bool]) -> ir.Value:
 
 
 def treatment_of(node: ir.Node) -> str:
-    """What the operator of a node of a model does to maps."""
+    """Return what the operator of a model's node does to maps."""
     row = OPERATORS.get(op_name(node))
     return "opaque" if row is None else row.treatment

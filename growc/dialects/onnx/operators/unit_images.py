@@ -1,7 +1,7 @@
-"""What operators make of the ranges of units (growc.algebra.unit_ranges): a rule for each operator, by name.
+"""Images of unit ranges under operators (growc.algebra.unit_ranges): a rule for each operator, by name.
 
-An operator without a rule gives any finite number for finite ones, or what its traits and other laws say
-(growc.passes.dataflow.images). A new one that has a pole has the trait `pole`.
+An operator without a rule returns any finite number for finite ones, or what its traits and other laws imply
+(growc.passes.dataflow.images). A new operator with a pole has the trait `pole`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ def _quiet(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class _Increasing:
-    """A function of one operand that grows with it. analytic: it takes no value on more than a null set, if
-    its operand takes none. limits: numbers that it comes near to, and is rounded to.
+    """An increasing function of one operand.
+
+    analytic: it takes no value on more than a null set, if its operand takes none. limits: numbers that it
+    approaches, and is rounded to.
     """
 
     function: Function
@@ -49,8 +51,9 @@ class _Increasing:
 def _bounded(
     low: float, high: float, function: Function = lambda x: x * np.nan, *, near: bool = False
 ) -> Image:
-    """From where to where the results go, and the function where it is easily said. near: whether they come
-    near to the upper bound, and are rounded to it.
+    """Return the image of a function with these bounds. `function` gives its value at a known number.
+
+    near: whether results approach the upper bound, and are rounded to it.
     """
 
     def made(node: Node, given: Operands, domain: Bools) -> Range:
@@ -58,16 +61,17 @@ def _bounded(
         known = (x.low == x.high) & np.isfinite(x.low)
         value = function(np.where(known, x.low, 0.0))
         known &= ~np.isnan(value)
-        made = x.within(np.where(known, value, low), np.where(known, value, high), analytic=True)
-        return replace(made, ends=np.full(len(x.low), near))
+        image = x.within(np.where(known, value, low), np.where(known, value, high), analytic=True)
+        return replace(image, ends=np.full(len(x.low), near))
 
     return made
 
 
 @dataclass(frozen=True)
 class _Inside:
-    """A function that is finite on an interval alone, from low to high, with these ends or (not closed)
-    without; its results go from bottom to top. function: where it is increasing.
+    """A function that is finite only on an interval from low to high, with these ends if closed.
+
+    Its results lie between bottom and top. function: given if it is increasing.
     """
 
     low: float
@@ -82,29 +86,29 @@ class _Inside:
         inside = (x.low >= self.low) & (x.high <= self.high)
         finite = [x.holds(end) for end in (self.low, self.high) if np.isfinite(end)]
         at_end = np.logical_or.reduce(finite) & (not self.closed)
-        made = x.within(self.bottom, self.top, analytic=True)
+        image = x.within(self.bottom, self.top, analytic=True)
         if self.function is not None:
             ends = (_quiet(self.function)(np.clip(end, self.low, self.high)) for end in (x.low, x.high))
-            made = x.within(*ends, analytic=True)
-        low, high = np.where(domain, self.bottom, made.low), np.where(domain, self.top, made.high)
-        return replace(made, low=low, high=high).bad(~inside | at_end)
+            image = x.within(*ends, analytic=True)
+        low, high = np.where(domain, self.bottom, image.low), np.where(domain, self.top, image.high)
+        return replace(image, low=low, high=high).bad(~inside | at_end)
 
 
 # -------------------------------------------------------------------- operators with several operands
 
 
 def _operands(node: Node, given: Operands) -> list[Range]:
-    """All operands: what is one number for all units stands for each of them."""
+    """Return the ranges of all operands. One number for all units stands for each of them."""
     size = len(given[min(given)].low)
-    found = []
+    ranges = []
     for i, value in enumerate(node.inputs):
         number = scalar(value)
         other = Range.anything(size)
         if number is not None and np.isfinite(number):
             other = Range.anything(size, STILL).within(number, number)
         if value is not None:
-            found.append(given.get(i, other))
-    return found
+            ranges.append(given.get(i, other))
+    return ranges
 
 
 def _abs(node: Node, given: Operands) -> Range:
@@ -119,8 +123,8 @@ def _elu(node: Node, given: Operands) -> Range:
         return Range.anything(len(x.low))
     with np.errstate(over="ignore"):
         low, high = (np.where(end < 0, scale * np.expm1(end), end) for end in (x.low, x.high))
-    made = x.within(low, high, analytic=scale > 0)
-    return replace(made, ends=made.low == -scale)
+    image = x.within(low, high, analytic=scale > 0)
+    return replace(image, ends=image.low == -scale)
 
 
 def _hard_sigmoid(node: Node, given: Operands) -> Range:
@@ -147,12 +151,14 @@ def _difference(node: Node, given: Operands) -> Range:
 def _plus(a: Range, b: Range, sign: int) -> Range:
     low, high = (b.low, b.high) if sign > 0 else (-b.high, -b.low)
     with np.errstate(invalid="ignore"):
-        made = a.within(a.low + low, a.high + high)
-    return replace(made, motion=_together(a, b))
+        total = a.within(a.low + low, a.high + high)
+    return replace(total, motion=_together(a, b))
 
 
 def _together(a: Range, b: Range) -> Ints:
-    """How a sum or a product moves: as one does where the other is a number, and else nobody knows."""
+    """Return how a sum or a product moves: as one operand does if the other is a number; else it is
+    unknown.
+    """
     return np.where(a.motion == STILL, b.motion, np.where(b.motion == STILL, a.motion, VARIES))
 
 
@@ -168,13 +174,13 @@ def _times(a: Range, b: Range) -> Range:
     with np.errstate(invalid="ignore", over="ignore"):
         ends = np.stack([x * y for x in (a.low, a.high) for y in (b.low, b.high)])
     ends = np.where(np.isnan(ends), 0.0, ends)  # zero times any finite number
-    made = a.within(ends.min(axis=0), ends.max(axis=0))
-    motion = np.where((made.low == 0) & (made.high == 0), STILL, _together(a, b))
-    return replace(made, motion=motion)
+    product = a.within(ends.min(axis=0), ends.max(axis=0))
+    motion = np.where((product.low == 0) & (product.high == 0), STILL, _together(a, b))
+    return replace(product, motion=motion)
 
 
 def _inverse(x: Range) -> Range:
-    """1/x: a pole where x is zero on more than a null set."""
+    """Return the range of 1/x, with a pole if x is zero on more than a null set."""
     with np.errstate(divide="ignore", over="ignore"):
         ends = np.stack([1 / x.low, 1 / x.high])
     low, high = ends.min(axis=0), ends.max(axis=0)
@@ -206,7 +212,7 @@ def _total(node: Node, given: Operands) -> Range:
 
 
 def _with_zero(node: Node, given: Operands) -> Range:
-    """An extreme of numbers and zero."""
+    """Return the range of an extreme of numbers and zero."""
     x = given[0]
     return x.within(np.minimum(x.low, 0), np.maximum(x.high, 0))
 
@@ -218,10 +224,10 @@ def _power(node: Node, given: Operands) -> Range:
     if exponent is None:
         positive = anything.within(TINY, np.inf)
         return positive.bad((x.low < 0) | x.holds(0))
-    made = anything.within(0.0, np.inf) if exponent % 2 == 0 or exponent % 1 else anything
-    made = replace(made, motion=x.motion)
+    image = anything.within(0.0, np.inf) if exponent % 2 == 0 or exponent % 1 else anything
+    image = replace(image, motion=x.motion)
     outside = x.low < 0 if exponent % 1 else np.zeros(len(x.low), dtype=bool)
-    return made.bad(outside | (x.holds(0) if exponent < 0 else outside))
+    return image.bad(outside | (x.holds(0) if exponent < 0 else outside))
 
 
 def _softsign(x: Floats) -> Floats:
@@ -234,15 +240,18 @@ def _chosen(node: Node, given: Operands) -> Range:
 
 
 def _by_variance(node: Node, given: Operands) -> Range:
-    """Divided by the root of a stored variance and eps: a unit of none is divided by the root of eps."""
-    made = Range.anything(len(given[min(given)].low))
+    """Return the range of a division by the root of a stored variance plus eps.
+
+    A unit of variance zero is divided by the root of eps.
+    """
+    anything = Range.anything(len(given[min(given)].low))
     eps = node.real("epsilon", 1e-5)
     stored = 4 in given and not node.integer("training_mode", 0)
-    return made.bad(given[4].holds(-eps)) if stored else made
+    return anything.bad(given[4].holds(-eps)) if stored else anything
 
 
 def _of_all(function: Callable[[Node, Operands], Range]) -> Image:
-    """A function of several operands, for which no domain is widened."""
+    """Return the image of a function of several operands, whose domain is never widened."""
     return lambda node, given, domain: function(node, given)
 
 
@@ -299,4 +308,4 @@ INCREASING = frozenset(
     for op, image in IMAGES.items()
     if isinstance(image, _Increasing) or (isinstance(image, _Inside) and image.function is not None)
 )
-"""The functions of one operand that nowhere fall as it grows."""
+"""The functions of one operand that never decrease."""

@@ -1,4 +1,4 @@
-"""What operators state of values besides their traits (growc.ir.graph.Laws): one row each.
+"""Laws of operators' values besides their traits (growc.ir.graph.Laws): one row each.
 
 tests/operators/test_value_laws.py checks each row with onnxruntime.
 """
@@ -18,7 +18,7 @@ from growc.ir.graph import Clamp, Laws, Node, Value
 
 
 def _given(node: Node, *places: int) -> list[Value]:
-    """The operands in these places, as far as they are given."""
+    """Return the operands at these places, without absent ones."""
     return [v for i in places if (v := node.input(i)) is not None]
 
 
@@ -27,7 +27,7 @@ def _relu(node: Node) -> Clamp:
 
 
 def _clip(node: Node) -> Clamp:
-    """Bounds are attributes in old opsets, operands in new ones."""
+    """Clip's bounds: attributes in old opsets, operands in new ones."""
     low, high = ([node.real(name)] if name in node.attributes else [] for name in ("min", "max"))
     return Clamp((*_given(node, 0), *(low or _given(node, 1))), high or _given(node, 2))
 
@@ -97,4 +97,4 @@ LAWS: Mapping[str, Laws] = {
     op: replace(STATED.get(op, Laws()), image=IMAGES.get(op), increasing=op in INCREASING)
     for op in (*STATED, *IMAGES)
 }
-"""The same with what operators make of the ranges of units."""
+"""The laws of each operator, including its images of unit ranges."""

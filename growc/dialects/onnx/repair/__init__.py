@@ -1,1 +1,1 @@
-"""Accounts for every size of the result: shape operands and attributes that change."""
+"""Adaptation of shape operands and attributes to the sizes of the result."""

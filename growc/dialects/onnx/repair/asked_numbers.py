@@ -1,7 +1,7 @@
-"""The sizes that readers ask of numbers which nothing else decides: a window of each query, for all heads.
+"""Sizes of numbers that only their readers decide, such as a window for each query, shared by all heads.
 
 Needs: the axis graph, and the sizes that spaces demand. Gives: for values that are computed from sizes alone,
-the sizes that they are read with in the result, carried back to where they are laid out.
+the sizes that their readers demand in the result, traced back to the nodes that lay them out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Sizes = tuple[Size, ...]
 
 
 def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, Sizes]:
-    """What is asked of each value that no live node makes, where it is another size than in the source's."""
+    """Return the size demanded of each value that no live node computes, if it differs from the source's."""
     live = {instance.node for instance in axes.instances}
     asked: dict[Value, Sizes] = {}
     for node in reversed(axes.graph.nodes):
@@ -31,7 +31,9 @@ def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, Sizes]:
 
 
 def _behind(axes: Axes, node: Node, asked: Mapping[Value, Sizes]) -> dict[Value, Sizes]:
-    """What a node asks of its operands: along each axis what is asked of the result's."""
+    """Return the sizes that a node demands of its operands: along each axis the size demanded of its
+    result.
+    """
     if asked.keys().isdisjoint(node.outputs) or not axes.graph.dialect.knows(node.op):
         return {}
     line = axes.graph.dialect.line(node, *operands_of(node))

@@ -1,4 +1,4 @@
-"""What attributes count in the result: groups, heads, the widths of what is packed, channels for a scale."""
+"""Attributes that count axes in the result: groups, heads, widths of packed parts, channels for a scale."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTS: dict[str, Mapping[str, str]] = {
 
 
 def count(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """Attributes that are the size of a label."""
+    """Update attributes that are the size of a label."""
     node = instance.node
     changed: dict[str, Attribute] = {}
     for name, label in COUNTS[node.op].items():
@@ -41,7 +41,7 @@ def count(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 
 def packed(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """How many heads lie side by side, and the widths of q, k and v where they are given."""
+    """Update the number of heads side by side, and the widths of q, k and v if these are given or needed."""
     patch, before = count(wants, instance, sim), instance.node.integers("widths")
     sizes = [[wants.resize(find(instance.spaces[n]))[0] for n in pair] for pair in ("qd", "ke", "vf")]
     widths = [heads * channels for heads, channels in sizes]
@@ -52,7 +52,7 @@ def packed(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 
 def scale(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """A score scale that is computed from the channels keeps the source's value."""
+    """Keep the source's value of a score scale that is computed from the channels."""
     depth = instance.spaces.get("d")
     if depth is None or "scale" in instance.node.attributes or wants.resize(find(depth)) == depth.size:
         return Patch()

@@ -1,8 +1,8 @@
-"""Units that leave one by one: what becomes of the nodes that took them out, and of the sums over them.
+"""Removal of single units: the nodes that took them, and the sums over them.
 
-Needs: a model while it is rewritten, and what is taken (growc.passes.axes.unstacked_experts). Gives: the same
-model, in which sums have the terms that stay, and nothing reads what is gone. Cuts that take other numbers
-were patched before; those that give all units in a row are written as one cut for each.
+Needs: a model while it is rewritten, and the taken units (growc.passes.axes.unstacked_experts). Gives: the
+same model, where sums have only the remaining terms, and nothing reads removed units. Cuts that take other
+units have been patched before; a cut that returns all units in a row becomes one cut for each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from growc.passes.axes.unstacked_experts import Taken
 
 
 def left_out(graph: Graph, taken: Taken, writer: Writer) -> None:
-    """Let sums lose their terms, and every unit come from its new place."""
+    """Remove the terms of removed units from sums, and take every remaining unit from its new place."""
     for node in graph.nodes:
         if node.op == "Split" and node in taken.numbers:
             _cut_singly(node, taken, writer)
@@ -36,7 +36,7 @@ def left_out(graph: Graph, taken: Taken, writer: Writer) -> None:
 
 
 def _cut_singly(node: Node, taken: Taken, writer: Writer) -> None:
-    """A cut for each unit that stays, in place of one for all."""
+    """Replace one cut for all units by a cut for each remaining unit."""
     origin = writer.there.node_of(node)
     data, axis = origin.inputs[0], node.integer("axis", 0)
     assert data is not None
@@ -45,14 +45,14 @@ def _cut_singly(node: Node, taken: Taken, writer: Writer) -> None:
             continue
         name = out.name or ""
         bounds = [writer.numbers(f"{name}.bound", [n]) for n in (number, number + 1, axis)]
-        made = writer.insert(origin, "Slice", [data, *bounds], {}, f"{name}.alone")
-        made.type, made.shape = out.type, out.shape
-        out.replace_all_uses_with(made, replace_graph_outputs=True)
+        alone = writer.insert(origin, "Slice", [data, *bounds], {}, f"{name}.alone")
+        alone.type, alone.shape = out.type, out.shape
+        out.replace_all_uses_with(alone, replace_graph_outputs=True)
 
 
 def all_gone(taken: Taken, there: Clone) -> None:
-    """Raise GrowError (G308) where something still reads what is to be gone."""
-    left = set(there.model.graph.all_nodes())
+    """Raise GrowError (G308) if something still reads a removed unit."""
+    remaining = set(there.model.graph.all_nodes())
     for node, numbers in taken.numbers.items():
-        if there.node_of(node) in left and None in numbers and node.op != "Split":
+        if there.node_of(node) in remaining and None in numbers and node.op != "Split":
             raise refusal(node, "something still reads the unit that it takes")

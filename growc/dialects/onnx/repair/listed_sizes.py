@@ -1,8 +1,9 @@
 """Sizes that an operand lists: of a Reshape, an Expand.
 
-Needs: the sizes that the result is to have, and what the operand comes to after the change. Gives: patches of
-the operand, the best first. What is right stays, what is static is written, and at most one is -1. A number
-that is the same at all sample points is no static one where it comes behind what makes one size of several.
+Needs: the sizes that the result is to have, and the operand's value after the change. Gives: patches of the
+operand, the best first. Right elements stay, static sizes are written, and at most one element is -1. A
+number that is the same at all sample points is not static if it depends on a node that makes one size of
+several.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from growc.ir.graph import Node, Value
 from growc.passes.edits import Part, Patch
 
 Entry = int | Part | None
-"""What an element becomes: a number, a part of a number at run time, or what it is."""
+"""The new element: a number, a part of a number at run time, or None for the present one."""
 
 
 def listed(
     node: Node, value: Value, wanted: Sequence[Size], sim: Simulation, may_vary: Callable[[int], bool]
 ) -> list[Patch]:
-    """Patches of the operand `value`; none where no list gives the wanted sizes.
+    """Return patches of the operand `value`; none if no list gives the wanted sizes.
 
-    may_vary: whether an element may be another one elsewhere than at the sample points.
+    may_vary: whether an element may differ elsewhere from its value at the sample points.
     """
     i = node.laws.shape
     assert i is not None
     listing = _Listing(node, value, sim, may_vary)
     entries = [listing.entry(axis, size, len(wanted)) for axis, size in enumerate(wanted)]
     inferred = [k for k, size in enumerate(wanted) if listing.is_inferred(k, size)]
-    if inferred and -1 in entries:  # of two, one has to be said
+    if inferred and -1 in entries:  # only one element may be -1
         entries = [wanted[k][0] if k in inferred else e for k, e in enumerate(entries)]
         inferred = []
     if (not listing.reshapes and -1 in entries) or entries.count(-1) > 1:
@@ -47,7 +48,7 @@ def listed(
 
 
 class _Listing:
-    """What an operand lists now."""
+    """The sizes that an operand lists after the change."""
 
     def __init__(self, node: Node, value: Value, sim: Simulation, may_vary: Callable[[int], bool]) -> None:
         self.node, self.value, self.sim, self.may_vary = node, value, sim, may_vary
@@ -58,27 +59,27 @@ class _Listing:
         self.reshapes = node.op == "Reshape"
 
     def now(self, axis: int) -> tuple[int, ...] | None:
-        """What stands there at each sample point."""
+        """Return the element at each sample point."""
         return None if self.old is None else tuple(int(o[axis]) if axis < o.size else -2 for o in self.old)
 
     def is_static(self, axis: int, size: Size) -> bool:
-        """Whether a size is the same wherever the model runs."""
+        """Whether a size is the same for all inputs."""
         return not varies(size) and not self.may_vary(axis)
 
     def is_inferred(self, axis: int, size: Size) -> bool:
-        """Whether a size is the same at all sample points, and the list leaves it to the rest."""
+        """Whether a size is the same at all sample points, and the list leaves it to be inferred."""
         return not varies(size) and self.reshapes and set(self.now(axis) or ()) == {-1}
 
     def entry(self, axis: int, size: Size, rank: int) -> Entry:
-        """What is to stand there."""
+        """Return the new element."""
         now, source = self.now(axis), self.source
         at = axis - rank + len(source or ())
         stays = source is not None and at >= 0 and source[at] == size
         if self.node.op == "Expand" and now is not None and set(now) == {1} and stays:
-            return None  # one: what is there stays
+            return None  # a 1 keeps the size of the operand
         zeros = self.reshapes and not self.node.attributes.get("allowzero", 0)
         if zeros and now is not None and not any(now) and (source or ())[axis : axis + 1] == (size,):
-            return 0  # as large as it was
+            return 0  # a 0 copies the size of the operand
         if now == size or self.is_inferred(axis, size):
             return None  # at other points it may be another size
         part = part_of(self.value, axis, size, self.sim)

@@ -1,7 +1,8 @@
-"""What mending changes: operands and attributes of nodes, element by element.
+"""Parts of repairs: changed operands and attributes of nodes, element by element.
 
-An element of a shape operand is a number, or a part of a number that the graph computes. Where a quotient
-was whole in the source and is so no longer, it says nothing: the part is taken of what was divided.
+An element of a shape operand is a number, or a part of a number that the graph computes. A quotient that was
+whole in the source may have a remainder now, and is then no longer known. The part is then taken of the
+dividend.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from growc.passes.edits import Part, Patch
 
 
 def changed_operand(patch: Patch, node: Node, i: int, sim: Simulation) -> tuple[Array, ...] | None:
-    """A changed operand at every sample point; None where it takes a number that is not known."""
+    """Return a changed operand at every sample point; None if it depends on an unknown number."""
     value = node.input(i)
     rows = [_element(entry, value, k, sim) for k, entry in enumerate(patch.operands[i])]
     if any(row is None for row in rows):
@@ -37,11 +38,11 @@ def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulat
         return (entry,) * sim.points
     whole = entry.whole if entry is not None else None
     given = whole or value
-    found = None if given is None else sim.known.get(given)
+    values = None if given is None else sim.known.get(given)
     at = 0 if whole is not None else k
-    if found is None or any(at >= f.size for f in found):
+    if values is None or any(at >= f.size for f in values):
         return None
-    numbers = [int(f.reshape(-1)[at]) for f in found]
+    numbers = [int(f.reshape(-1)[at]) for f in values]
     if entry is None:
         return tuple(numbers)
     return tuple(n * entry.factor.numerator // entry.factor.denominator for n in numbers)
@@ -49,19 +50,21 @@ def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulat
 
 @dataclass(frozen=True)
 class Demands:
-    """What the spaces demand of the result; `resize` gives the new size of one, `opsets` the versions."""
+    """The demands of spaces on the result. `resize` returns the new size of a space; `opsets`: the
+    versions.
+    """
 
     axes: Axes
     resize: Callable[[Space], Size]
     opsets: Mapping[str, int]
 
     def demand(self, value: Value) -> tuple[Size, ...] | None:
-        """The sizes that the spaces demand of a value."""
+        """Return the sizes that the spaces demand of a value."""
         return None if value.sizes is None else tuple(self.resize(s) for s in self.axes.of(value))
 
 
 def refusal(node: Node, message: str) -> GrowError:
-    """What to raise at a node that cannot be accounted for."""
+    """The error for a node whose sizes cannot be accounted for."""
     label = node.name or node.kind
     return GrowError(
         Diagnostic(
@@ -74,7 +77,7 @@ def refusal(node: Node, message: str) -> GrowError:
 
 
 def part_of(value: Value | None, k: int, wanted: Size, sim: Simulation) -> Part | None:
-    """What element k of an operand is to be a part of, if that part is the same at every sample point."""
+    """Return the part that element k of an operand is to be, if it is the same at every sample point."""
     if value is None:
         return None
     whole = None if value in sim.known else _divided(value, k, sim)
@@ -90,7 +93,7 @@ def part_of(value: Value | None, k: int, wanted: Size, sim: Simulation) -> Part 
 
 
 def _divided(value: Value, k: int, sim: Simulation) -> Value | None:
-    """The one number that an element of an unknown operand is made of, by layout and division alone."""
+    """Return the one number that an element of an unknown operand is computed from by layout and division."""
     while value not in sim.known or any(n.size != 1 for n in sim.known[value]):
         node = value.producer
         if node is None or not (node.has(JOIN, VIEW, SAME) or node.treatment == "divide"):
@@ -100,7 +103,7 @@ def _divided(value: Value, k: int, sim: Simulation) -> Value | None:
 
 
 def _joined(node: Node, k: int) -> tuple[Value, int]:
-    """The operand that an element of joined numbers comes from, and which element of it that is."""
+    """Return the operand of a Concat that an element comes from, and the element's index there."""
     operands = [v for v in node.inputs if v is not None]
     lengths = [(v.sizes or ((0,),))[0][0] for v in operands]
     ends = np.cumsum(lengths)
@@ -109,14 +112,16 @@ def _joined(node: Node, k: int) -> tuple[Value, int]:
 
 
 def stands_for(value: Value, k: int) -> tuple[Value, int]:
-    """Where an element of listed numbers comes from, before it was joined with others: which one of what."""
+    """Return the value and the index that an element of a list comes from, before it was joined with
+    others.
+    """
     while (node := value.producer) is not None and node.has(JOIN) and all(v is not None for v in node.inputs):
         value, k = _joined(node, k)
     return value, k
 
 
 def loses_remainder(node: Node, sim: Simulation) -> bool:
-    """Whether a node rounds numbers that it did not have to round in the source."""
+    """Whether a node rounds numbers that were whole in the source."""
     operands = [v for v in node.inputs if v is not None]
     before = [v.known for v in operands]
     after = [sim.known.get(v) for v in operands]
@@ -124,25 +129,26 @@ def loses_remainder(node: Node, sim: Simulation) -> bool:
 
 
 def leaves_doubt(node: Node, sim: Simulation) -> bool:
-    """Whether a comparison, or a bound, gives the same as in the source for a number that has changed and
-    that the inputs' sizes move: at others than the sample points it may give something else.
+    """Whether a comparison or a bound returns the source's result for a number that has changed.
+
+    The number must vary with the inputs' sizes: at others than the sample points the result may differ.
     """
     before, after = node.outputs[0].known, sim.known.get(node.outputs[0])
     piecewise = node.laws.signs or node.laws.clamp is not None
     if not piecewise or before is None or after is None:
         return False
     for value in node.inputs:
-        known, now = (None, None) if value is None else (value.known, sim.known.get(value))
-        for one, other, made, anew in zip(known or (), now or (), before, after, strict=False):
-            changed, same = np.logical_not(_equal(one, other)), _equal(made, anew)
-            moves = np.logical_or.reduce([np.logical_not(_equal(one, k)) for k in known or ()])
+        known, current = (None, None) if value is None else (value.known, sim.known.get(value))
+        for old, new, old_result, new_result in zip(known or (), current or (), before, after, strict=False):
+            changed, same = np.logical_not(_equal(old, new)), _equal(old_result, new_result)
+            moves = np.logical_or.reduce([np.logical_not(_equal(old, k)) for k in known or ()])
             if (changed & moves & same).any():
                 return True
     return False
 
 
 def _equal(a: Array, b: Array) -> Array:
-    """Which elements are equal; none where there are not as many."""
+    """Return which elements are equal; none if their numbers differ."""
     return np.equal(a, b) if a.shape == b.shape else np.zeros(a.shape, dtype=bool)
 
 
@@ -153,6 +159,6 @@ def _rounds(node: Node, operands: Sequence[tuple[Array, ...] | None]) -> bool:
     real = numbers[0][0].dtype.kind == "f"
     if node.treatment == "divide" and not real:
         return any((a % b).any() for a, b in zip(*numbers, strict=True))
-    made = node.outputs[0].known
-    to_whole = node.has(WHOLE) or (node.has(SAME) and made is not None and made[0].dtype.kind in "iu")
+    result = node.outputs[0].known
+    to_whole = node.has(WHOLE) or (node.has(SAME) and result is not None and result[0].dtype.kind in "iu")
     return real and to_whole and any((a % 1).any() for a in numbers[0])

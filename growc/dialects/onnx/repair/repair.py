@@ -1,12 +1,13 @@
-"""After the weights change, every size is accounted for: the new graph is simulated and mended at the
-consumer.
+"""Repair of sizes: the new graph is simulated after the weights change, and mended where sizes are read.
 
 Needs: the source graph, the new shape of every weight use, and the sizes that the spaces demand of every
-value. Gives: `Repairs`, patches of shape operands and attributes. Each node is evaluated again in topological
-order; where its result differs from what is demanded, that node's own shape operand is replaced. What still
-differs is refused (G308), so no number is touched because it happens to equal a size, and none is overlooked.
-A real number that is computed from sizes at run time (a score scale) keeps the source's value. Equal at the
-sample points is equal, but for what compares or bounds sizes: that may change between the points.
+value. Gives: `Repairs`, patches of shape operands and attributes.
+
+Each node is evaluated again in topological order. If its result differs from the demand, the node's own shape
+operand is replaced. Remaining differences are refused (G308). So no number is changed because it happens to
+equal a size, and none is overlooked. A real number that is computed from sizes at run time (a score scale)
+keeps the source's value. Sizes that are equal at the sample points are equal, except behind comparisons and
+bounds of sizes, which may change between the points.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from growc.passes.edits import Patch, Repairs, Sampled
 
 
 class Mender:
-    """Simulates the result and mends it; `resize` gives the new size of a space."""
+    """The simulation of the result, with repairs. `resize` returns the new size of a space."""
 
     def __init__(
         self, axes: Axes, simulator: Simulator, resize: Callable[[Space], Size], taken: Taken
@@ -56,11 +57,11 @@ class Mender:
         self.asked = asked_numbers(axes, self.wants)
         self.done = Repairs(taken)
         self.resized: set[Value] = set()
-        """Numbers that are counted up to a size that changes, once they are too many to be known."""
+        """Lists of numbers that count up to a changed size, and are too long to be known."""
         self.unsure: set[Value] = set()
-        """Numbers that compare or bound sizes that change, of which the sample points do not tell all."""
+        """Numbers that compare or bound changed sizes; they may differ between the sample points."""
         self.merged: frozenset[Value] = frozenset()
-        """Values of which a number that is the same at all sample points may be another elsewhere."""
+        """Values whose numbers may differ elsewhere, even if they are the same at all sample points."""
 
     @cached_property
     def stored(self) -> set[Space]:
@@ -69,26 +70,26 @@ class Mender:
         return {x for use in axes.graph.uses() for space in axes.of(use) for x in leaves(space)}
 
     def weight_shape(self, use: Value) -> tuple[int, ...]:
-        """The shape of a stored tensor in the result."""
+        """Return the shape of a stored tensor in the result."""
         return tuple(self.wants.resize(s)[0] for s in self.axes.of(use))
 
     def run(self, sampled: Sampled) -> Repairs:
-        """All that must change. Raises GrowError (G308) naming the node that cannot be accounted for."""
+        """Return all repairs. Raises GrowError (G308) naming the node that cannot be accounted for."""
         graph: Graph = self.axes.graph
         self.merged = sampled.merged
-        # states grow with the outputs that carry them on
+        # states change with the outputs that carry them on
         grown = {v: self.wants.demand(v) for v in sampled.inputs}
         try:
             after = simulate(
                 graph, self.simulator, grown, sampled.counts, weight_shape=self.weight_shape, visit=self.visit
             )
-        except ContradictionError as found:
-            raise refusal(found.node, found.message) from found
+        except ContradictionError as contradiction:
+            raise refusal(contradiction.node, contradiction.message) from contradiction
         self.done.sizes = after.sizes
         return self.done
 
     def visit(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
-        """Run a node with a patch that makes its results what they must be. Raises GrowError (G308)."""
+        """Run a node with a patch that gives its results the demanded sizes. Raises GrowError (G308)."""
         instance = self.instances.get(node)
         if self.is_taken(node):
             kept = node.inputs[next(iter(self.done.taken.left.get(node, (0,))))]
@@ -105,38 +106,42 @@ class Mender:
             self.demanded(node, sim)
             return
         wanted = [self.wants.demand(o) for o in node.outputs]
-        found = map(sim.sizes.get, node.outputs)
-        raise refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(found)}")
+        sizes = map(sim.sizes.get, node.outputs)
+        raise refusal(node, f"its result should have {_spell(wanted)}, but has {_spell(sizes)}")
 
     def wanted(self, value: Value) -> tuple[Size, ...] | None:
-        """The sizes that a value is to have."""
+        """Return the sizes that a value is to have."""
         return self.asked.get(value) or self.wants.demand(value)
 
     def may_vary(self, value: Value, k: int) -> bool:
-        """Whether an element of listed numbers may be another one elsewhere than at the sample points: it
-        comes behind what makes one of several there, and is not the size of what weights have.
+        """Whether an element of a list of sizes may differ elsewhere from its value at the sample points.
+
+        It may if it depends on a node that makes one size of several, unless it is the size of a weight's
+        axis.
         """
-        one, at = stands_for(value, k)
-        node = one.producer
-        if one not in self.merged or node is None or not node.has(SIZES) or one.rank != 1:
-            return one in self.merged
+        element, at = stands_for(value, k)
+        node = element.producer
+        if element not in self.merged or node is None or not node.has(SIZES) or element.rank != 1:
+            return element in self.merged
         shown = self.axes.of(node.required(0))[node.integer("start", 0) + at]
         return not self.stored.issuperset(leaves(shown))
 
     def agreed(self, node: Node, sim: Simulation) -> None:
-        """Raise GrowError (G308) where numbers that nothing was asked of do not have the sizes that they are
-        read with.
+        """Raise GrowError (G308) if numbers without a demand of their own lack the sizes that readers
+        demand.
         """
         for i, value in enumerate(node.inputs):
             if value is None or value not in self.asked:
                 continue
-            wanted, found = self.asked[value], sim.sizes.get(value)
-            if found is not None and wanted != found:
-                said = f"should have {_spell([wanted])}, but has {_spell([found])}"
-                raise refusal(node, f"its operand {i} {said}")
+            wanted, sizes = self.asked[value], sim.sizes.get(value)
+            if sizes is not None and wanted != sizes:
+                difference = f"should have {_spell([wanted])}, but has {_spell([sizes])}"
+                raise refusal(node, f"its operand {i} {difference}")
 
     def mended(self, node: Node, sim: Simulation, run: Callable[..., None], first: Patch) -> bool:
-        """Whether a patch, with others of the node's sizes, makes its results what they must be."""
+        """Whether some patch of the node's sizes, merged with `first`, gives its results the demanded
+        sizes.
+        """
         for patch in [first, *(first.merged(p) for p in self.shape_operand(node, sim))]:
             if self.fits(node, sim, run, patch):
                 if patch.operands or patch.attributes or patch.op:
@@ -145,7 +150,7 @@ class Mender:
         return False
 
     def demanded(self, node: Node, sim: Simulation) -> None:
-        """Raise GrowError (G308) where onnxruntime cannot run the file's operator on a size that changed."""
+        """Raise GrowError (G308) if onnxruntime cannot run the file's operator on a changed size."""
         multiple = node.integer(MULTIPLE, 1)
         for value in node.inputs[:3] if multiple > 1 else ():
             before, after = (None, None) if value is None else (value.sizes, sim.sizes.get(value))
@@ -158,19 +163,18 @@ class Mender:
                 raise GrowError(Diagnostic("G308", message, notes=(note,), help=remedy))
 
     def is_taken(self, node: Node) -> bool:
-        """Whether what a node gives is known without running it: it is gone, or comes from elsewhere."""
+        """Whether a node's results are known without running it: it is removed, or reads another place."""
         taken = self.done.taken
         return node in taken.dead or node in taken.left or (node.op == "Split" and node in taken.numbers)
 
     def required(self, instance: Instance, sim: Simulation) -> Patch:
-        """What must hold whether or not the sizes come out right: where cuts are made, and how many groups
-        there are.
+        """Return the patch that is needed whether or not the sizes come out right: cuts and counts.
 
-        Any other number that the node reads keeps the source's value, though it may be computed from sizes.
+        Any other number that the node reads keeps the source's value, even if it is computed from sizes.
         """
         node = instance.node
         sized = all(v is None or v.sizes is not None for v in node.inputs)
-        rule = _PLACES.get(node.op) if sized else None  # the rules speak of axes
+        rule = _PLACES.get(node.op) if sized else None  # the rules need axes
         if node in self.axes.cuts:
             patch = cuts.numbered(node, self.done.taken.numbers.get(node))
         elif node in self.done.taken.constants:
@@ -217,13 +221,13 @@ class Mender:
         return patch
 
     def fits(self, node: Node, sim: Simulation, run: Callable[..., None], patch: Patch) -> bool:
-        """Whether the results of a node with this patch have the sizes that are demanded."""
+        """Whether the results of a node with this patch have the demanded sizes."""
         operands = {}
         for i in patch.operands:
-            made = changed_operand(patch, node, i, sim)
-            if made is None:
+            operand = changed_operand(patch, node, i, sim)
+            if operand is None:
                 return False
-            operands[i] = made
+            operands[i] = operand
         try:
             run(operands=operands, attributes=patch.attributes, op=patch.op)
         except ContradictionError:
@@ -238,7 +242,7 @@ class Mender:
     # ---------------------------------------------------------------- numbers
 
     def shape_arithmetic(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
-        """Run a node of which nothing is demanded, but for what readers ask of numbers that it lays out."""
+        """Run a node without demands, except those of readers on numbers that it lays out."""
         lays = node.laws.shape is not None and not self.asked.keys().isdisjoint(node.outputs)
         if lays and self.mended(node, sim, run, Patch()):
             return
@@ -255,7 +259,7 @@ class Mender:
         self.keep_numbers(node, sim)
 
     def keep_numbers(self, node: Node, sim: Simulation) -> None:
-        """Reals computed from sizes: the source's value stays."""
+        """Keep the source's value of real numbers computed from sizes."""
         for out in node.outputs:
             before, after = out.known, sim.known.get(out)
             if before is None or after is None or before[0].dtype.kind != "f":
@@ -274,7 +278,7 @@ class Mender:
     # ---------------------------------------------------------------- candidates
 
     def shape_operand(self, node: Node, sim: Simulation) -> list[Patch]:
-        """What makes a node that lists sizes list those that its result is to have."""
+        """Return patches by which a node lists the sizes that its result is to have."""
         i = node.laws.shape
         wanted, value = self.wanted(node.outputs[0]), None if i is None else node.input(i)
         if i is None and (patch := cuts.as_reshape(self.wants, node, sim)) is not None:
@@ -299,18 +303,18 @@ _PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
     "growc::SplitPacked": counts.packed,
     "growc::Attention": counts.scale,
 }
-"""Where cuts are made, and what is counted, by operator."""
+"""The rules for cuts and counts, by operator."""
 
 
 def _alike(value: Value, after: Sequence[Array] | None) -> bool:
-    """Whether numbers are the same after the change, but for how often they stand along an axis."""
+    """Whether numbers are the same after the change, apart from repeats along an axis."""
     if after is None:
         return value.producer is not None and value.producer.op == "ConstantOfShape"
     return all(map(_repeats, value.known or (), after))
 
 
 def _repeats(one: Array, other: Array) -> bool:
-    """Whether two arrays are the same but along axes of other sizes, along which each has one number."""
+    """Whether two arrays are equal except along axes of other sizes, along which each has one number."""
     if one.ndim != other.ndim or not one.size or not other.size:
         return one.ndim == other.ndim and one.size == other.size  # no number is in either
     first = tuple(slice(1) if m != n else slice(None) for m, n in zip(one.shape, other.shape, strict=True))

@@ -1,7 +1,8 @@
-"""Where cuts are made in the result: numbers that a node reads besides its data, after sizes have changed.
+"""Places of cuts in the result: numbers that a node reads besides its data, after sizes have changed.
 
-Each function needs a node's line, what the spaces demand, and the simulation of the result up to the node. It
-gives the operands and attributes that must change, whether or not the sizes would come out right without.
+Each function needs a node's line, the demands of the spaces, and the simulation of the result up to the node.
+It returns the operands and attributes that must change, whether or not the sizes would come out right
+without.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from growc.passes.edits import Attribute, Entries, Part, Patch
 
 
 def numbered(node: Node, numbers: Sequence[int | None] | None) -> Patch:
-    """A cut that takes the unit of another number, or a comparison with it; None: those that it had."""
+    """Return a cut or a comparison with the unit of another number; None: the present one."""
     number = None if numbers is None else numbers[0]
     if number is None:
         return Patch()
@@ -35,7 +36,7 @@ def numbered(node: Node, numbers: Sequence[int | None] | None) -> Patch:
 
 
 def split(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """The sizes of the parts, where they change."""
+    """Update the sizes of the parts."""
     node = instance.node
     axis = node.integer("axis", 0) % max(node.outputs[0].rank, 1)
     sizes = tuple((wants.demand(o) or ())[axis][0] for o in node.outputs)
@@ -48,7 +49,7 @@ def split(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 
 def slice_(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """Bounds of static cuts: the sizes of the segments in front and inside. Other bounds stay."""
+    """Update bounds of static cuts to the sizes of the segments in front and inside. Other bounds stay."""
     node, data = instance.node, instance.node.inputs[0]
     assert data is not None
     cuts = {a: _cut(wants, instance, a) or _whole(wants, instance, a) for a in range(data.rank)}
@@ -74,8 +75,9 @@ def slice_(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 def _judged(
     node: Node, wanted: dict[int, tuple[int | None, ...]], sim: Simulation, within: Sequence[int] = ()
 ) -> Patch:
-    """Operands that lack a wanted element are replaced; where nothing is wanted the source's number
-    stays. `within`: sizes that elements are bounds in; bounds may be counted from the end, or lie behind it.
+    """Replace operands that lack a wanted element; elements that nothing wants keep the source's number.
+
+    `within`: the axes' sizes for elements that are bounds, which may count from the end or lie behind it.
     """
     operands: dict[int, Entries] = {}
     for i, entries in wanted.items():
@@ -95,7 +97,7 @@ def _judged(
 def _holds(
     node: Node, i: int, wanted: tuple[int | None, ...], sim: Simulation, within: Sequence[int]
 ) -> bool:
-    """Whether operand i has the wanted elements after the change already; None: any."""
+    """Whether operand i has the wanted elements already after the change. None matches any element."""
     value = node.input(i)
     after = None if value is None else sim.known.get(value)
     if after is None:
@@ -113,7 +115,9 @@ def _holds(
 
 
 def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
-    """(start, end) in new sizes of the segment that is taken from an axis (its label begins with y)."""
+    """Return (start, end) in new sizes of the segment that is taken from an axis (its label begins with
+    y).
+    """
     term = (instance.line.inputs[0] or ())[axis]
     if not isinstance(term, tuple) or term[0] != "+":
         return None
@@ -127,7 +131,7 @@ def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | Non
 
 
 def _whole(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
-    """(0, size) of an axis that a Slice takes as a whole, where it has another size now."""
+    """Return (0, size) of a resized axis that a Slice takes as a whole, else None."""
     data, left, right = instance.node.inputs[0], instance.line.inputs[0], instance.line.outputs[0]
     if (
         data is None
@@ -143,11 +147,11 @@ def _whole(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | N
 
 
 def gather(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """The numbers of a segment that is taken, or of a whole axis."""
+    """Update the indices of a segment that is taken, or of a whole axis."""
     node, data, index = instance.node, instance.node.inputs[0], instance.node.inputs[1]
     assert data is not None
     assert index is not None
-    alone = node.op == "Gather"  # a GatherND has its numbers in vectors of one element
+    alone = node.op == "Gather"  # GatherND has its indices in vectors of one element
     axis = node.integer("axis", 0) % data.rank
     cut, size = _cut(wants, instance, axis), (wants.demand(data) or ())[axis]
     term, whole = (instance.line.inputs[0] or ())[axis], None
@@ -161,9 +165,7 @@ def gather(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 
 def _gather_all(wants: Demands, node: Node, index: Value, size: Size, sim: Simulation) -> Patch:
-    """Indices that counted over a whole axis and do no longer: the look-up becomes the reshape that it
-    was.
-    """
+    """Replace a look-up by a Reshape if its indices no longer count over a whole axis."""
     after, wanted = sim.known.get(index), wants.demand(node.outputs[0])
     counts = after is not None and all(
         k.size == n and (k.reshape(-1) % n == np.arange(n)).all() for k, n in zip(after, size, strict=True)
@@ -176,7 +178,7 @@ def _gather_all(wants: Demands, node: Node, index: Value, size: Size, sim: Simul
 
 
 def as_reshape(wants: Demands, node: Node, sim: Simulation) -> Patch | None:
-    """A node that puts axes of one element in or leaves them out, where one of them has become several."""
+    """Return a Reshape for a Squeeze or Unsqueeze if one of its axes has more than one element now."""
     wanted, source = wants.demand(node.outputs[0]), sim.sizes.get(node.required(0))
     if node.op not in ("Squeeze", "Unsqueeze") or wanted is None or source is None:
         return None
@@ -184,8 +186,8 @@ def as_reshape(wants: Demands, node: Node, sim: Simulation) -> Patch | None:
         size[0] if len(set(size)) == 1 else 0 if source[axis : axis + 1] == (size,) else -1
         for axis, size in enumerate(wanted)
     )
-    gone: dict[str, Attribute] = {"axes": None} if "axes" in node.attributes else {}
-    return Patch({1: entries}, gone, "Reshape") if entries.count(-1) < 2 else None
+    dropped: dict[str, Attribute] = {"axes": None} if "axes" in node.attributes else {}
+    return Patch({1: entries}, dropped, "Reshape") if entries.count(-1) < 2 else None
 
 
 def _same_index(index: Value, wanted: tuple[int, ...], size: Size, sim: Simulation) -> bool:
@@ -197,23 +199,23 @@ def _same_index(index: Value, wanted: tuple[int, ...], size: Size, sim: Simulati
 
 
 def scatter(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """Indices that counted along an axis still must, from where the segment begins now."""
+    """Require indices that count along an axis to do so still, from the new start of the segment."""
     node = instance.node
     for axis, begin in enumerate(counted(node)):
-        now = counted(node, sim.known.get)[axis]
+        current = counted(node, sim.known.get)[axis]
         cut = _cut(wants, instance, axis)
         size = (wants.demand(node.outputs[0]) or ())[axis]
         if is_list(node) and begin is not None and len(set(size)) == 1:
             index, wanted = node.inputs[1], tuple(range(*(cut or (0, size[0]))))
             assert index is not None
             return Patch(judged=(1,)) if _same_index(index, wanted, size, sim) else Patch({1: wanted})
-        if begin is not None and now != (begin if cut is None else cut[0]):
+        if begin is not None and current != (begin if cut is None else cut[0]):
             raise refusal(node, f"its indices no longer count along axis {axis}")
     return Patch(judged=(1,))
 
 
 def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """How many zeros stand in front of each axis and behind it, where they are segments."""
+    """Update the number of zeros in front of each axis and behind it, if they are segments."""
     node, rank = instance.node, instance.node.outputs[0].rank
     amounts, axes = node.integers("pads"), node.input(3)
     value, as_attribute = node.input(1), amounts is not None
@@ -235,7 +237,7 @@ def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 
 def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """How many numbers there are, of which each has a place of its own."""
+    """Update the number of units that one-hot numbers choose from."""
     [out] = instance.node.outputs
     axis = instance.node.integer("axis", -1) % out.rank
     size = (wants.demand(out) or ())[axis]
@@ -243,11 +245,11 @@ def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 
 def chosen(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """How many units are chosen."""
+    """Update the number of chosen units."""
     node = instance.node
     axis = node.integer("axis", -1) % node.outputs[0].rank
     sizes = [wants.demand(out) for out in node.outputs if out.users]
-    size, before = next((found[axis] for found in sizes if found), ()), node.outputs[0].sizes
+    size, before = next((shape[axis] for shape in sizes if shape), ()), node.outputs[0].sizes
     if len(set(size)) != 1 or before is None or size == before[axis]:
         return Patch()
     if "k" in node.attributes:
@@ -256,11 +258,11 @@ def chosen(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
 
 
 def numbers_of_all(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """The numbers of all units with which those of a ranking are compared."""
-    every = counting(instance.node)
-    if every is None or (instance.line.outputs[0] or ("",))[-1] != ROUTED:
+    """Update the numbers of all units, with which those of a ranking are compared."""
+    numbers = counting(instance.node)
+    if numbers is None or (instance.line.outputs[0] or ("",))[-1] != ROUTED:
         return Patch()
-    operand, axis = every
+    operand, axis = numbers
     before, after = (
         (instance.node.outputs[0].sizes or ())[axis],
         (wants.demand(instance.node.outputs[0]) or ())[axis],
@@ -269,18 +271,18 @@ def numbers_of_all(wants: Demands, instance: Instance, sim: Simulation) -> Patch
 
 
 def tile(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
-    """How often each axis is repeated."""
+    """Update how often each axis is repeated."""
     node, data = instance.node, instance.node.inputs[0]
     assert data is not None
     wanted, source = wants.demand(node.outputs[0]), wants.demand(data)
     if wanted is None or source is None:
         return Patch()
-    found: list[int | Part | None] = []
+    entries: list[int | Part | None] = []
     for axis, sizes in enumerate(zip(wanted, source, strict=True)):
         repeats = tuple(w // s if s else 0 for w, s in zip(*sizes, strict=True))
         part = part_of(node.inputs[1], axis, repeats, sim)
         stays = part is not None and part.factor == 1 and part.whole is None
-        found.append(repeats[0] if len(set(repeats)) == 1 else None if stays else part)
-    if any(isinstance(e, Part) for e in found):
-        return Patch({1: tuple(found)})
-    return _judged(node, {1: tuple(e for e in found if not isinstance(e, Part))}, sim)
+        entries.append(repeats[0] if len(set(repeats)) == 1 else None if stays else part)
+    if any(isinstance(e, Part) for e in entries):
+        return Patch({1: tuple(entries)})
+    return _judged(node, {1: tuple(e for e in entries if not isinstance(e, Part))}, sim)

@@ -1,8 +1,8 @@
-"""What goes into bodies and comes out of them: lines and sizes of the steps that `flatten` puts around them.
+"""Lines and sizes of the steps that `flatten` puts around bodies.
 
-What an If gives out has the states of what its branches give; a value that a Loop or Scan carries has one
-state when it goes in, in the body, and when it comes out. An axis whose size is not the same everywhere is
-opaque, and so is the one that iterations are counted along.
+An If's results have the states of its branches' results. A value that a Loop or Scan carries has one state in
+front of the body, in it and behind it. An axis whose size is not the same everywhere is opaque, and so is the
+axis that iterations are counted along.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 Shape = tuple[Size, ...] | None
 Known = Mapping[int, tuple[Array, ...]]
-"""Known operands, by number."""
+"""Known operands, by index."""
 
 Follow = Callable[[Node, "Simulation", Known], None]
 
 _TRIPS = (41, 43, 47, 53)
-"""How often a body runs, at each sample point, where nothing tells."""
+"""The number of iterations at each sample point if nothing tells it."""
 
 
 # ------------------------------------------------------------------------------------------- lines
@@ -74,13 +74,13 @@ def _end(site: Site) -> Line:
         axis = _stacked(site.node, k - states, site.outputs[k].rank)
         whole, inputs[leave + k] = _along(f"b{k}_", site.inputs[leave + k], axis, whole=site.outputs[k])
         outputs.append(whole)
-    for k in range(results + first + states, len(site.inputs)):  # what a Scan takes apart: nothing is left
+    for k in range(results + first + states, len(site.inputs)):  # sequences that a Scan takes apart
         (inputs[k],) = _one(f"c{k}_", [site.inputs[k]])
     return Line(tuple(inputs), tuple(outputs), "layout")
 
 
 def _one(name: str, operands: Sequence[Operand | None]) -> list[Axes | None]:
-    """The terms of values that are one value; an axis of which the sizes differ is opaque."""
+    """Return the terms of values that are one value; an axis is opaque if its sizes differ."""
     shapes = [None if o is None else o.sizes for o in operands]
     alike = None not in shapes and len({len(s or ()) for s in shapes}) == 1
 
@@ -94,7 +94,7 @@ def _one(name: str, operands: Sequence[Operand | None]) -> list[Axes | None]:
 def _along(
     name: str, part: Operand | None, axis: int, whole: Operand | None
 ) -> tuple[Axes | None, Axes | None]:
-    """The terms of a tensor and of what one iteration sees of it, or adds to it."""
+    """Return the terms of a tensor, and of the slice that one iteration reads from it or adds to it."""
     if part is None or part.sizes is None or whole is None or whole.sizes is None:
         return _opaque(whole), _opaque(part)
     terms: list[Term] = [f"{name}{k}" for k in range(part.rank)]
@@ -106,19 +106,19 @@ def _opaque(operand: Operand | None) -> Axes | None:
 
 
 def _carried(node: Node) -> tuple[int, int]:
-    """The number of the first value that is carried from one iteration to the next, and how many."""
+    """Return the index of the first value that iterations carry, and the number of such values."""
     return node.integer("first"), node.integer("states")
 
 
 def _scanned(node: Node, ranks: Sequence[int]) -> dict[int, int]:
-    """For the operands of a Scan that are taken apart: the axis."""
+    """Return the axis of each operand that a Scan takes apart, by operand."""
     states, count = node.integer("states"), node.integer("num_scan_inputs")
     axes = node.integers("scan_input_axes") or [0] * count
     return {states + k: axis % max(ranks[states + k], 1) for k, axis in enumerate(axes)}
 
 
 def _stacked(node: Node, k: int, rank: int) -> int:
-    """The axis along which a result is put together."""
+    """Return the axis along which iterations' results are stacked."""
     axes = node.integers("scan_output_axes")
     return axes[k] % max(rank, 1) if axes else 0
 
@@ -132,9 +132,9 @@ def _follow_branches(node: Node, done: Simulation, known: Known) -> None:
         given = node.inputs[1 + k :: n]
         taken = [given[0 if c.all() else -1] for c in condition] if condition else [given[0]] * done.points
         _pass(out, taken, done)
-        values = [done.known.get(v) if v is not None else None for v in (taken if condition else given)]
-        if all(v is not None for v in values):
-            rows = [tuple(v[p] for v in values if v is not None) for p in range(done.points)]
+        rows_known = [done.known.get(v) if v is not None else None for v in (taken if condition else given)]
+        if all(v is not None for v in rows_known):
+            rows = [tuple(v[p] for v in rows_known if v is not None) for p in range(done.points)]
             if condition:
                 done.known[out] = tuple(row[p] for p, row in enumerate(rows))
             elif all(row[0].shape == b.shape and (row[0] == b).all() for row in rows for b in row):
@@ -142,12 +142,12 @@ def _follow_branches(node: Node, done: Simulation, known: Known) -> None:
 
 
 def _ranks(node: Node, done: Simulation) -> list[int]:
-    """The rank of every operand, 0 where it is not known."""
+    """Return the rank of every operand, 0 if it is not known."""
     return [0 if v is None else len(done.sizes.get(v) or ()) for v in node.inputs]
 
 
 def _pass(out: Value, given: Sequence[Value | None], done: Simulation) -> None:
-    """Let a value have, at each sample point, the sizes of another one."""
+    """Give a value the sizes of another value at each sample point."""
     shapes = [done.sizes.get(v) if v is not None else None for v in given]
     ranks = {None if s is None else len(s) for s in shapes}
     done.sizes[out] = None
@@ -189,7 +189,7 @@ def _follow_end(node: Node, done: Simulation, known: Known) -> None:
 
 
 def _trips(node: Node, done: Simulation) -> Size:
-    """How often the body runs: what the axis of a Scan or the limit of a Loop says."""
+    """Return the number of iterations, from the axis of a Scan or the limit of a Loop."""
     begin = next(v.producer for v in node.inputs[node.integer("results") :] if v is not None)
     assert begin is not None
     for k, axis in _scanned(begin, _ranks(begin, done)).items():
@@ -199,9 +199,9 @@ def _trips(node: Node, done: Simulation) -> Size:
             return shape[axis]
     limit = begin.inputs[0] if node.op == "Loop end" else None
     if limit is not None and limit in done.known:
-        found = tuple(int(m.reshape(-1)[0]) for m in done.known[limit])
-        if max(found) < 1 << 31:
-            return found
+        limits = tuple(int(m.reshape(-1)[0]) for m in done.known[limit])
+        if max(limits) < 1 << 31:
+            return limits
     return _TRIPS[: done.points]
 
 
@@ -217,4 +217,4 @@ CONTROL = {op: Row(op, "layout", rule=rule, partial=True) for op, (rule, _) in _
 """Rows of the steps around bodies."""
 
 FOLLOW = {op: follow for op, (_, follow) in _STEPS.items()}
-"""How sizes and values go through each of them."""
+"""The functions that pass sizes and values through each of them."""

@@ -1,8 +1,8 @@
-"""Axes that are as long as data decides: how many numbers are not zero, differ, or are kept.
+"""Axes whose length depends on data: the number of elements that are not zero, differ, or are kept.
 
-Needs: a graph. Gives: for the first result of every node with such an axis, its length: a symbol, which takes
-sizes at the sample points as those of inputs do, or the number that a Split says. Nodes that count in one
-tensor have one symbol.
+Needs: a graph. Gives: for the first result of every node with such an axis, its length. The length is a
+symbol, with sizes at the sample points like those of inputs, or the number that a Split tells. Nodes that
+count in one tensor have one symbol.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from growc.ir.traits import SAME
 from growc.ir.walk import walk
 
 COUNTING = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})
-"""Operators whose results have one length that data decides: it is that of all axes that are not told.
+"""Operators whose results have one length that depends on data, along all axes of unknown length.
 
-A list, for all but Compress have no row.
+This is a list rather than a trait, because only Compress has a row.
 """
 
 FIRST = 101
-"""No input has so many elements along an axis at the sample points."""
+"""The least length at the sample points. No input has an axis as long as that there."""
 
 
 def counted(graph: Graph) -> dict[Value, tuple[int | str]]:
-    """The length that each counting node gives, by its first result."""
-    found: dict[Value, tuple[int | str]] = {}
+    """Return the length of each counting node, by its first result."""
+    lengths: dict[Value, tuple[int | str]] = {}
     symbols: dict[object, str] = {}
     for node in graph.nodes:
         if node.op in COUNTING:
             name = symbols.setdefault(_counts_in(node), f"count {len(symbols)}")
-            found[node.outputs[0]] = (_said(node) or name,)
-    return found
+            lengths[node.outputs[0]] = (_said(node) or name,)
+    return lengths
 
 
 def sizes_of(names: list[str], points: int) -> dict[str, Size]:
-    """Sizes for symbols of lengths, no two alike."""
+    """Return sizes for symbols of lengths, all different."""
     return {n: tuple(FIRST + 2 * (points * k + p) for p in range(points)) for k, n in enumerate(names)}
 
 
 def _counts_in(node: Node) -> object:
-    """What decides the length: of NonZero a tensor, whatever its type."""
+    """Return the object that decides the length: for NonZero the tensor before casts, else the node."""
     value = node.inputs[0]
     return backward(value, _same) if node.op == "NonZero" and value is not None else node
 
@@ -53,7 +53,7 @@ def _same(node: Node) -> bool:
 
 
 def _said(node: Node) -> int | None:
-    """The length of a NonZero that is split into parts of known sizes: a loop that was unrolled over them."""
+    """Return the length of a NonZero that is split into parts of known sizes, as by an unrolled loop."""
 
     def behind(place: tuple[Value, int]) -> Iterator[tuple[Value, int]]:
         value, axis = place

@@ -1,8 +1,7 @@
-"""Sizes that are one at the sample points and may be several elsewhere: strides and bounds make them.
+"""Nodes that make one size of several, by strides or bounds: sizes may agree at the sample points only.
 
-Needs: a graph and its simulation at the sample points. Gives: `merging`, the nodes that make one of several,
-and `behind`, the values that come behind them, of which a number that is the same at all points need be no
-constant.
+Needs: a graph and its simulation at the sample points. Gives: `merging`, these nodes, and `behind`, the
+values that depend on them. A number of these values may be no constant, even if it is the same at all points.
 """
 
 from __future__ import annotations
@@ -21,35 +20,35 @@ from growc.ir.walk import walk
 
 
 def merging(graph: Graph, found: Simulation) -> list[Node]:
-    """The nodes that make one size, or one whole number, of several."""
+    """Return the nodes that make one size, or one integer, of several."""
     return [node for node in graph.nodes if merges(node, found)]
 
 
 def behind(nodes: Iterable[Node]) -> frozenset[Value]:
-    """All that is made by nodes, or of what they make."""
+    """Return the results of nodes, and all values that depend on them."""
     reached = walk(nodes, lambda node: (user for out in node.outputs for user, _ in out.users))
     return frozenset(out for node in reached for out in node.outputs)
 
 
 def merges(node: Node, found: Simulation) -> bool:
-    """Whether a node makes one size, or one whole number, of several."""
+    """Whether a node makes one size, or one integer, of several."""
     return _merges_sizes(node, found) or _merges_numbers(node, found)
 
 
 def _merges_sizes(node: Node, found: Simulation) -> bool:
     """Whether a node makes one size of several, as strides may.
 
-    Not so where axes change places, or where another operand varies, which may have the axis instead.
+    This does not count if axes change places, or if another operand varies, which may have the axis instead.
     """
     first, *others = (found.sizes.get(v) or () if v is not None else () for v in node.inputs or (None,))
-    made = found.sizes.get(node.outputs[0]) or ()
-    if node.has(VIEW, TURN, SIZES) or len(first) != len(made) or any(map(varies, chain(*others))):
+    result = found.sizes.get(node.outputs[0]) or ()
+    if node.has(VIEW, TURN, SIZES) or len(first) != len(result) or any(map(varies, chain(*others))):
         return False
-    return any(varies(before) and not varies(after) for before, after in zip(first, made, strict=True))
+    return any(varies(before) and not varies(after) for before, after in zip(first, result, strict=True))
 
 
 def _merges_numbers(node: Node, found: Simulation) -> bool:
-    """Whether a node makes one whole number of several, one for one."""
+    """Whether a node makes one integer of several, element by element."""
     given = node.input(0)
     before = None if given is None else found.known.get(given)
     after = found.known.get(node.outputs[0])
@@ -59,7 +58,7 @@ def _merges_numbers(node: Node, found: Simulation) -> bool:
 
 
 def varies(size: Size) -> bool:
-    """Whether a size is not the same at all sample points."""
+    """Whether a size differs between sample points."""
     return len(set(size)) > 1
 
 

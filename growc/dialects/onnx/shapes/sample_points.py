@@ -1,8 +1,8 @@
-"""Choosing the sample points of the symbolic inputs.
+"""The choice of sample points for the symbolic inputs.
 
 Needs: a graph. Gives: sizes of its inputs at which it does not contradict itself, and its simulation there.
-Exporters declare dims dynamic that are baked into the graph, and apart that must agree: what they are is
-found by trial.
+Exporters declare dims dynamic that are fixed in the graph, and dims different that must agree. Their sizes
+are found by trial.
 """
 
 from __future__ import annotations
@@ -31,24 +31,26 @@ SAMPLES: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((32, 96), (64, 160), (128, 192), (224, 256), (288, 320), (352, 384), (416, 448), (480, 512)),
     ((2, 3), (401, 409), (419, 421), (431, 433), (439, 443), (449, 457), (461, 463), (467, 479)),
 )
-"""Choices of sample points, tried in order: a pair for each symbol, in order of appearance. What is halved
-and doubled again comes back to its size where that is a multiple of the strides.
+"""Choices of sample points, tried in order: a pair for each symbol, in order of appearance.
+
+The fourth has multiples of 32. Sizes that are halved and then doubled return to their value if they are
+multiples of the strides.
 """
 
 FAR: tuple[tuple[tuple[int, ...], ...], ...] = (
     ((3, 5), (11, 141), (7, 167), (19, 137), (23, 149), (29, 151), (31, 157), (37, 163)),
     SAMPLES[3],
 )
-"""Choices at which strides tell sizes apart that they make one of, at points near each other."""
+"""Choices at which strides keep sizes apart that they merge at points near each other."""
 
 NEAR = 0.25
-"""How far the size of an image may be from what its number of pixels tells."""
+"""The largest relative distance of an image's size from the size that its number of pixels suggests."""
 
 CLOSEST = 40
-"""How many sizes of an image are tried for one number of pixels."""
+"""The number of sizes of an image that are tried for one number of pixels."""
 
 Assignment = dict[str, Size | str | tuple[str, str]]
-"""What is assumed of symbols: a fixed size, the size of another one, or the sum of two others."""
+"""The assumptions about symbols: a fixed size, the size of another symbol, or the sum of two others."""
 
 
 Row = tuple[int | str, ...]
@@ -58,7 +60,7 @@ Dims = Mapping[Value, Row | None]
 
 
 class Settled(NamedTuple):
-    """Sizes of the inputs, the simulation there, and the nodes that make one of several in it."""
+    """Sizes of the inputs, the simulation there, and the nodes that make one size of several in it."""
 
     inputs: dict[Value, tuple[Size, ...] | None]
     found: Simulation
@@ -66,21 +68,21 @@ class Settled(NamedTuple):
 
 
 def symbols_of(graph: Graph) -> dict[Value, Row | None]:
-    """The dims of every graph input: numbers, and names of symbols (an anonymous dim has one of its own)."""
-    found: dict[Value, Row | None] = {}
+    """Return the dims of every graph input: numbers, and names of symbols. Anonymous dims get one each."""
+    rows: dict[Value, Row | None] = {}
     for value in graph.inputs:
         shape = value_of(value).shape
         dims = None if shape is None else [d if isinstance(d, int) else d.value for d in shape]
-        found[value] = None if dims is None else tuple(d or f"{value.name}.{k}" for k, d in enumerate(dims))
-    return found
+        rows[value] = None if dims is None else tuple(d or f"{value.name}.{k}" for k, d in enumerate(dims))
+    return rows
 
 
 def input_sizes(
     dims: Dims, samples: tuple[Size, ...], assigned: Assignment
 ) -> dict[Value, tuple[Size, ...] | None]:
-    """The sizes of the dims at the sample points; those with one name have one size."""
+    """Return the sizes of the dims at the sample points. Dims of one name have one size."""
     points = len(samples[0])
-    fed, counts = ([n for n in _names(dims, made=made) if n not in assigned] for made in (False, True))
+    fed, counts = ([n for n in _names(dims, made=counted) if n not in assigned] for counted in (False, True))
     sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(fed)}
     sizes |= sizes_of(counts, points)
 
@@ -98,15 +100,19 @@ def input_sizes(
 
 
 def settle(graph: Graph, simulator: Simulator) -> Settled:
-    """Sample points at which the model does not contradict itself, and its simulation there.
+    """Return sample points at which the model does not contradict itself, and its simulation there.
 
-    Nothing is assumed where some choice of samples does without: a table may only be too short for others.
-    Exporters declare dims dynamic that are baked into the graph, and apart that must agree. At a
-    contradiction these are tried: that inputs of one shape and use (the caches) agree; then, for symbols that
-    show in the sizes that meet there, and at last for all, that one is a size that stands there, another
-    symbol, the sum of two, or, in a branch, zero; where two sums meet, that their summands agree; else, that
-    an image has one height and width. What gets furthest stays. Raises ContradictionError where nothing
-    helps. Where points near each other come to one size, points further apart are taken if these show more.
+    Nothing is assumed if some choice of samples works without: a table may only be too short for the others.
+    Exporters declare dims dynamic that are fixed in the graph, and dims different that must agree.
+
+    At a contradiction, assumptions are tried in this order. First: inputs of one shape and use (the caches)
+    agree. Then, for the symbols among the sizes that meet there: a symbol is a size that stands there,
+    another symbol, the sum of two, or, in a branch, zero. If two sums meet, their summands agree. Then the
+    same rules are tried for all symbols. Last: an image has one height and width. The assumption that gets
+    furthest is kept.
+
+    If points near each other come to one size, points further apart are taken if these show more. Raises
+    ContradictionError if no assumption helps.
     """
     dims = symbols_of(graph) | counted(graph)
     names = _names(dims, made=False) + _names(dims, made=True)
@@ -120,8 +126,8 @@ def settle(graph: Graph, simulator: Simulator) -> Settled:
     ) -> Simulation | ContradictionError:
         try:
             return simulate(graph, simulator, *_given(dims, samples, assigned), patient=patient, only=only)
-        except ContradictionError as found:
-            return found
+        except ContradictionError as contradiction:
+            return contradiction
 
     def reach(result: Simulation | ContradictionError) -> int:
         return len(order) if isinstance(result, Simulation) else order[result.node]
@@ -168,12 +174,12 @@ def settle(graph: Graph, simulator: Simulator) -> Settled:
 
 
 def _varying(found: Simulation) -> int:
-    """How many sizes are not the same at all points."""
+    """Count the sizes that differ between points."""
     return sum(map(varies, chain.from_iterable(sizes or () for sizes in found.sizes.values())))
 
 
 def _names(dims: Dims, *, made: bool) -> list[str]:
-    """The symbols of inputs, or those of lengths that nodes count."""
+    """Return the symbols of inputs, or (`made`) those of lengths that nodes count."""
     rows = [row for value, row in dims.items() if (value.producer is not None) is made]
     return list(dict.fromkeys(d for row in rows for d in row or () if isinstance(d, str)))
 
@@ -181,16 +187,16 @@ def _names(dims: Dims, *, made: bool) -> list[str]:
 def _given(
     dims: Dims, samples: tuple[Size, ...], assigned: Assignment
 ) -> tuple[dict[Value, tuple[Size, ...] | None], dict[Value, Size]]:
-    """The sizes of the graph inputs, and the lengths that data decides."""
+    """Return the sizes of the graph inputs, and the lengths that depend on data."""
     sizes = input_sizes(dims, samples, assigned)
-    counts = {v: found[0] for v, found in sizes.items() if v.producer is not None and found}
-    return {v: found for v, found in sizes.items() if v not in counts}, counts
+    counts = {v: shape[0] for v, shape in sizes.items() if v.producer is not None and shape}
+    return {v: shape for v, shape in sizes.items() if v not in counts}, counts
 
 
 def _trials(
     dims: Dims, names: list[str], samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
 ) -> Iterator[list[Assignment]]:
-    """What might resolve a contradiction, the most plausible first."""
+    """Yield groups of assumptions that might resolve a contradiction, the most plausible first."""
     alike = {**assigned, **_alike(dims, assigned)}
     yield [alike]
     showing = _showing(names, assigned, dims, samples, at)
@@ -213,13 +219,13 @@ def _trials(
 
 
 def _leads_to(name: str, rule: Any, assigned: Assignment) -> bool:
-    """Whether a rule comes back to the symbol that it is for."""
+    """Whether a rule leads back to the symbol that it is for."""
     parts = (rule,) if isinstance(rule, str) else rule
     return any(p == name or (p in assigned and _leads_to(name, assigned[p], assigned)) for p in parts)
 
 
 def _root(name: Any, assigned: Assignment) -> Any:
-    """What a symbol stands for: another one, a sum, a size."""
+    """Return what a symbol stands for: another symbol, a sum, a size."""
     while isinstance(name, str) and name in assigned:
         name = assigned[name]
     return name
@@ -230,41 +236,41 @@ def _pattern(row: Row) -> tuple[object, ...]:
 
 
 def _like(own: Row, other: Row, assigned: Assignment) -> Assignment:
-    """The free symbols of one input as those of another input of the same shape."""
+    """Assume that the free symbols of one input equal those of another input of the same shape."""
     pairs = [(a, _root(b, assigned)) for a, b in zip(own, other, strict=True) if isinstance(a, str)]
     return {a: rule for a, rule in pairs if a not in assigned and not _leads_to(a, rule, assigned)}
 
 
 def _alike(dims: Dims, assigned: Assignment) -> Assignment:
-    """The free symbols of inputs of one shape and use as those of the first such input."""
+    """Assume that the free symbols of inputs of one shape and use equal those of the first such input."""
     first: dict[tuple[object, ...], Row] = {}
-    found: Assignment = {}
+    assumed: Assignment = {}
     for value, row in dims.items():
         if row and any(isinstance(d, int) for d in row):
             users = frozenset(node.op for node, _ in value.users) - {"Shape", "Size"}
             key = (value.floating, users, *_pattern(row))
-            found |= _like(row, first.setdefault(key, row), {**assigned, **found})
-    return found
+            assumed |= _like(row, first.setdefault(key, row), {**assigned, **assumed})
+    return assumed
 
 
 def _showing(
     names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: ContradictionError
 ) -> list[str]:
-    """The free symbols that are one of the sizes that meet, or one summand of two."""
-    now, met = _now(assigned, dims, samples), set(at.sizes)
-    summands = {n for pair in _sums(now, at) for n in pair}
-    return [n for n in names if n in now and (now[n] in met or n in summands)]
+    """Return the free symbols that are one of the sizes that meet, or a summand of one."""
+    current, met = _now(assigned, dims, samples), set(at.sizes)
+    summands = {n for pair in _sums(current, at) for n in pair}
+    return [n for n in names if n in current and (current[n] in met or n in summands)]
 
 
 def _sums(now: Mapping[str, Size], at: ContradictionError) -> list[tuple[str, str]]:
-    """The pairs of free symbols, of these sizes, that add up to one of the sizes that meet."""
+    """Return the pairs of free symbols whose sum is one of the sizes that meet."""
     met = set(at.sizes)
     pairs = combinations(now, 2)
     return [(a, b) for a, b in pairs if tuple(map(sum, zip(now[a], now[b], strict=True))) in met]
 
 
 def _now(assigned: Assignment, dims: Dims, samples: tuple[Size, ...]) -> dict[str, Size]:
-    """The sizes of the free symbols."""
+    """Return the sizes of the free symbols."""
     sizes = input_sizes(dims, samples, assigned)
     rows = [(d, s) for v, row in dims.items() for d, s in zip(row or (), sizes[v] or (), strict=True)]
     return {d: s for d, s in rows if isinstance(d, str) and d not in assigned}
@@ -273,31 +279,32 @@ def _now(assigned: Assignment, dims: Dims, samples: tuple[Size, ...]) -> dict[st
 def _squares(
     dims: Dims, samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
 ) -> Iterator[Assignment]:
-    """One fixed size for two symbols of an input, or for one: what a size that meets a fixed one grows with.
+    """Assume one fixed size for two symbols of an input, or for one.
 
-    Height and width of an image whose pixels are read as a whole: how often the pixels of the sample go into
-    what is read tells about how large the image is, and strides and borders why it is not quite that.
+    A size that depends on them must meet a fixed one: the pixels of an image are read as a whole. The ratio
+    of the number of pixels that is read to that of the sample suggests the image's height and width, up to
+    strides and borders.
     """
-    now = input_sizes(dims, samples, assigned)
-    lengths = {s for v, row in dims.items() for d, s in zip(row or (), now[v] or (), strict=True)}
+    current = input_sizes(dims, samples, assigned)
+    lengths = {s for v, row in dims.items() for d, s in zip(row or (), current[v] or (), strict=True)}
     sums = {tuple(map(sum, zip(a, b, strict=True))) for a, b in combinations(lengths, 2)}
     fixed = {s[0] for s in at.sizes if len(set(s)) == 1 and s[0] > 1}
     pixels = {s[0] for s in set(at.sizes) - lengths - sums if len(set(s)) > 1}
     for value, row in dims.items():
-        first = {d: s[0] for d, s in zip(row or (), now[value] or (), strict=True)}
+        first = {d: s[0] for d, s in zip(row or (), current[value] or (), strict=True)}
         fed = value.floating and value.producer is None
         free = [d for d in first if isinstance(d, str) and d not in assigned] if fed else []
         for group in (*list(combinations(free, 2))[::-1], *((d,) for d in free[::-1])):
             measure = math.prod(first[d] for d in group)
-            for wanted, found in product(sorted(fixed), sorted(pixels)):
-                about = (wanted * measure / found) ** (1 / len(group))
+            for wanted, count in product(sorted(fixed), sorted(pixels)):
+                about = (wanted * measure / count) ** (1 / len(group))
                 near = range(max(1, int(about * (1 - NEAR)) - 1), int(about * (1 + NEAR)) + 2)
                 for size in sorted(near, key=lambda k: abs(k - about))[:CLOSEST]:
                     yield {**assigned, **dict.fromkeys(group, (size,) * len(samples[0]))}
 
 
 def _rules(name: str, names: list[str], at: ContradictionError, samples: tuple[Size, ...]) -> list[Any]:
-    """What a symbol might be, judging by the node where sizes disagree."""
+    """Return what a symbol might be, judging by the node where sizes disagree."""
     literal = {
         int(k)
         for v in at.node.inputs
@@ -310,5 +317,5 @@ def _rules(name: str, names: list[str], at: ContradictionError, samples: tuple[S
     fixed: list[Any] = [(k,) * len(samples[0]) for k in sorted(literal)]
     others = [n for n in names if n != name]
     sums = [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]
-    nothing = [(0,) * len(samples[0])] if at.node.guards else []  # what one branch lacks: a cache
+    nothing = [(0,) * len(samples[0])] if at.node.guards else []  # a branch may lack a cache
     return fixed + others + sums + nothing

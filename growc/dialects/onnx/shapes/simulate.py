@@ -2,9 +2,9 @@
 
 Needs: a graph from `capture`. Gives: `Simulation`, the sizes and known values of every `Value`.
 
-Each symbol of the inputs takes small primes; "the same size" is "the same at all points". Shapes come from
-onnx's own inference, values from onnx's reference operators: there is no symbolic algebra and no matching
-of numbers. The same code runs on the source and, with changed weights and operands, on the result.
+Each symbol of the inputs takes small primes; sizes are equal if they are equal at all points. Shapes come
+from onnx's own inference, values from onnx's reference operators: there is no symbolic algebra and no
+matching of numbers. The same code runs on the source and, with changed weights and operands, on the result.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from growc.ir.graph import Graph, Node, Value
 from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8
-"""Values of at most so many elements are followed."""
+"""The most elements of integer and of float values that are followed."""
 
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
 
 _QUANTISED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
-"""Types of integers that stand for real numbers, and not for sizes."""
+"""Integer types that stand for real numbers rather than for sizes."""
 
 
 def simulate(
@@ -47,11 +47,12 @@ def simulate(
     patient: bool = False,
     only: Container[Node] | None = None,
 ) -> Simulation:
-    """Run the graph, or some nodes of it, at all sample points. `counts`: the lengths that data decides.
+    """Run the graph, or some nodes of it, at all sample points. `counts`: the lengths that depend on data.
 
-    What contradicts itself in a branch that is not taken there has no known size (`patient`: in any branch).
-    `weight_shape` gives changed shapes of weight uses. `visit(node, simulation, run)` replaces the plain
-    evaluation of a node: `run(operands=…, attributes=…)` evaluates it, with changed operands or attributes.
+    A contradiction in a branch that some point does not take leaves sizes unknown (`patient`: in any branch).
+    Any other raises ContradictionError. `weight_shape` returns changed shapes of weight uses. `visit(node,
+    simulation, run)` replaces the plain evaluation of a node: `run(operands=…, attributes=…)` evaluates it,
+    with changed operands or attributes.
     """
     points = next((len(s) for sizes in inputs.values() for s in sizes or ()), 2)
     done = Simulation(points, counts=counts)
@@ -77,11 +78,11 @@ def simulate(
         if visit is None:
             try:
                 run()
-            except ContradictionError as found:
+            except ContradictionError as contradiction:
                 if node.guards and (patient or not_taken(node, done)):
                     done.sizes.update(dict.fromkeys(node.outputs))
                     continue
-                _describe(found, done)
+                _describe(contradiction, done)
                 raise
         else:
             visit(node, done, run)
@@ -92,7 +93,7 @@ def simulate(
 
 
 def not_taken(node: Node, done: Simulation) -> bool:
-    """Whether a node stands in a branch that some sample point does not take."""
+    """Whether a node is in a branch that some sample point does not take."""
     return any(
         condition in done.known and any(bool(c.all()) is not taken for c in done.known[condition])
         for condition, taken in node.guards
@@ -100,17 +101,17 @@ def not_taken(node: Node, done: Simulation) -> bool:
 
 
 def _describe(found: ContradictionError, done: Simulation) -> None:
-    """What meets at the node: known integers, and sizes, those that it reads as numbers included."""
+    """Add to the error the sizes and known integers at the node, including sizes that it reads as numbers."""
     found.sizes = [s for v in found.node.operands for s in done.sizes.get(v) or ()]
-    for kept in (done.known[v] for v in found.node.operands if v in done.known):
-        if kept[0].dtype.kind == "i":
-            rows = [tuple(map(int, k.reshape(-1)[:8])) for k in kept]
+    for known in (done.known[v] for v in found.node.operands if v in done.known):
+        if known[0].dtype.kind == "i":
+            rows = [tuple(map(int, k.reshape(-1)[:8])) for k in known]
             found.operands.append(rows[0])
             found.sizes += zip(*rows, strict=False)
 
 
 def _is_scale(value: Value) -> bool:
-    """Whether real numbers are nothing but factors by which axes grow."""
+    """Whether real numbers are only used as factors by which axes grow."""
 
     def leads_there(node: Node, operand: int) -> bool:
         if node.laws.scales is not None:
@@ -159,13 +160,13 @@ def _run(
             continue
         types = tuple(_told(node.input(i), known[i], point, done) for i in range(count))
         blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
-        found = [None] * len(node.outputs) if blind else simulator.infer(node, alike, types, known)
-        for k, (out, told) in enumerate(zip(node.outputs, found, strict=True)):
+        told_types = [None] * len(node.outputs) if blind else simulator.infer(node, alike, types, known)
+        for k, (out, told) in enumerate(zip(node.outputs, told_types, strict=True)):
             if told is not None and told.element:
                 done.types[out] = _element_of(node, k, told.element, simulator, done)
         length = done.counts.get(node.outputs[0])
         at = None if length is None else length[point]
-        inferred.append([None if told is None else told.at(at) for told in found])
+        inferred.append([None if told is None else told.at(at) for told in told_types])
         if node.has(VIEW):
             _check_reshape(node, point, done, inferred[-1][0])
     for i, out in enumerate(node.outputs):
@@ -177,7 +178,7 @@ def _run(
         kind = value_of(out).type
         if out not in done.types and isinstance(kind, ir.TensorType):
             done.types[out] = int(kind.dtype)
-        done.known.pop(out, None)  # of a run before, with other operands
+        done.known.pop(out, None)  # left by a run with other operands
         if all(v is not None for v in values):
             kept = tuple(v[i] for v in values if v is not None)
             limit = MAX_FLOATS if kept[0].dtype.kind == "f" else MAX_INTEGERS
@@ -186,7 +187,7 @@ def _run(
 
 
 def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, ...] | None) -> None:
-    """onnx's inference believes a literal target shape; the number of elements tells."""
+    """Raise ContradictionError if a reshape changes the number of elements; onnx trusts a literal shape."""
     source = node.inputs[0]
     sizes = None if source is None else done.sizes.get(source)
     if sizes is not None and result is not None:
@@ -196,8 +197,10 @@ def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, 
 
 
 def _element_of(node: Node, result: int, element: int, simulator: Simulator, done: Simulation) -> int:
-    """The element type of a result: bfloat16 where inference saw what stands for it in an operand of one
-    type with the result."""
+    """Return the element type of a result.
+
+    It is bfloat16 if inference saw its substitute in an operand that shares its type with the result.
+    """
     half = int(ir.DataType.BFLOAT16)
     if element != IN_SCHEMAS[half]:
         return element
@@ -234,7 +237,7 @@ def _evaluated(
     known: list[Array | None],
     point: int,
 ) -> list[Array] | None:
-    """The results of a node whose operands are all known (of Shape and Size: whose operand's sizes are)."""
+    """Return the results of a node whose operands are all known (for Shape and Size: the operand's sizes)."""
     first = node.input(0)
     if node.has(SIZES) and first is not None:
         sizes = done.sizes.get(first)
@@ -268,7 +271,7 @@ def _told(value: Value | None, known: Array | None, point: int, done: Simulation
 
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
-    """What the file says of a value that inference cannot tell: numbers, and symbols that an input bears."""
+    """Return the sizes that the file declares for a value, from numbers and from symbols of inputs."""
     declared = value_of(value).shape
     if declared is None:
         return None

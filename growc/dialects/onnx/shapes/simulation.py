@@ -19,6 +19,6 @@ class Simulation:
     sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)
     known: dict[Value, tuple[Array, ...]] = field(default_factory=dict)
     symbols: dict[str, Size] = field(default_factory=dict)
-    """What the named dims of the inputs stand for."""
+    """The sizes of the named dims of the inputs."""
     counts: Mapping[Value, Size] = field(default_factory=dict)
-    """The lengths that data decides, by the first result of the node that counts."""
+    """The lengths that depend on data, by the first result of the node that counts."""

@@ -1,7 +1,7 @@
-"""One node at one point: the types of its results by onnx's inference, and its results by onnx's reference.
+"""One node at one point: its result types by onnx's inference, and its results by onnx's reference operators.
 
-Needs: operands by element type, sizes, and values where these are known. Gives: the same of the results. What
-one node says holds for all that differ in their names alone, and is asked once.
+Needs: operands by element type, sizes, and values if known. Gives: the same of the results. Nodes that differ
+only in names are computed once.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ IN_SCHEMAS = {
     int(ir.DataType.COMPLEX64): int(ir.DataType.FLOAT),
     int(ir.DataType.COMPLEX128): int(ir.DataType.DOUBLE),
 }
-"""What stands for a type in shape inference: exporters write bfloat16 where old operators lack it, and no
-operator has complex numbers.
+"""The substitute of each type in shape inference.
+
+Exporters write bfloat16 where old operators lack it, and no operator has complex numbers.
 """
 NAMES = ("name", "doc_string", "metadata_props")
-"""The parts of a node that say nothing of what it computes."""
+"""The parts of a node that do not affect its results."""
 
 
 class ContradictionError(Exception):
@@ -42,13 +43,13 @@ class ContradictionError(Exception):
         super().__init__(message)
         self.node, self.message = node, message
         self.operands: list[tuple[int, ...]] = []
-        """Known integers that the node read."""
+        """Known integers that the node reads."""
         self.sizes: list[Size] = []
-        """The sizes that meet there."""
+        """The sizes that meet at the node."""
 
 
 class Told(NamedTuple):
-    """An element type (onnx's number; 0: not known), and the sizes of the axes, as far as they are known."""
+    """An element type (onnx's number; 0: not known), and the sizes of the axes, as far as known."""
 
     element: int
     dims: tuple[int | None, ...] | None
@@ -59,7 +60,7 @@ class Told(NamedTuple):
         return self.at(None)
 
     def at(self, length: int | None) -> tuple[int, ...] | None:
-        """The sizes of all axes, or None; `length` is that of axes that are not told."""
+        """Return the sizes of all axes, or None. `length` replaces unknown sizes."""
         if self.dims is None:
             return None
         sizes = [length if d is None else d for d in self.dims]
@@ -71,9 +72,9 @@ Operands = tuple[Told | None, ...]
 
 @dataclass(eq=False)
 class Alike:
-    """Nodes that are equal but for names, with operands i0, i1, … and results o0, …
+    """Nodes that are equal except for names, with operands i0, i1, … and results o0, …
 
-    told: the types of their results, by what they are given.
+    told: the types of their results, by their operands.
     """
 
     __repr__ = brief
@@ -83,7 +84,7 @@ class Alike:
 
 
 class Simulator:
-    """Evaluates the nodes of one model; keeps what they say between runs."""
+    """An evaluator of one model's nodes, which caches results between runs."""
 
     def __init__(self, model: ir.Model) -> None:
         self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
@@ -93,25 +94,29 @@ class Simulator:
         self.schemas: dict[str, Any] = {}
 
     def on(self, model: ir.Model) -> Self:
-        """The same for a model with other nodes; what is known of equal ones goes along."""
-        made = type(self)(model)
-        if made.opsets == self.opsets:
-            made.distinct, made.runners, made.schemas = self.distinct, self.runners, self.schemas
-        return made
+        """Return the same for a model with other nodes, with the cached results of equal ones."""
+        simulator = type(self)(model)
+        if simulator.opsets == self.opsets:
+            simulator.distinct, simulator.runners, simulator.schemas = (
+                self.distinct,
+                self.runners,
+                self.schemas,
+            )
+        return simulator
 
     def schema(self, op: str) -> Any:
-        """What onnx says of an operator; None of onnxruntime's own, and of neutral ones."""
+        """Return onnx's schema of an operator; None for onnxruntime's own, neutral and deprecated ones."""
         if op not in self.schemas:
             domain, _, name = op.rpartition("::")
             try:
-                found = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
+                schema = onnx.defs.get_schema(name, self.opsets.get(domain) or 1, domain)
             except onnx.defs.SchemaError:
-                found = None
-            self.schemas[op] = None if found is None or found.deprecated else found
+                schema = None
+            self.schemas[op] = None if schema is None or schema.deprecated else schema
         return self.schemas[op]
 
     def alike(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> Alike:
-        """The nodes that are equal to this one with what a patch changes."""
+        """Return the nodes that are equal to this one with the changes of a patch."""
         if node not in self.nodes:
             proto = ir.serde.serialize_node(node_of(node))
             proto.input[:] = [f"i{i}" if v is not None else "" for i, v in enumerate(node.inputs)]
@@ -128,8 +133,10 @@ class Simulator:
             kept = [a for a in alike.proto.attribute if a.name not in attributes]
             del changed.attribute[:]
             changed.attribute.extend(kept)
-            made = (onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None)
-            changed.attribute.extend(made)
+            new_attributes = (
+                onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None
+            )
+            changed.attribute.extend(new_attributes)
             return self._alike(changed)
         return alike
 
@@ -139,7 +146,7 @@ class Simulator:
     def infer(
         self, node: Node, alike: Alike, operands: Operands, known: Sequence[Array | None]
     ) -> list[Told | None]:
-        """Result types by onnx's inference; None for one that it cannot tell. Raises ContradictionError."""
+        """Return the result types by onnx's inference; None for an unknown one. Raises ContradictionError."""
         data = [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
         key = node.op, operands, tuple((i, k.dtype.str, k.shape, k.tobytes()) for i, k in data)
         if key not in alike.told:
@@ -162,17 +169,19 @@ class Simulator:
         data = {f"i{i}": onnx.numpy_helper.from_array(k, f"i{i}") for i, k in known}
         imports = [onnx.helper.make_opsetid(domain, self.opsets.get(domain) or 1)]
         try:
-            found = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, None, imports)
-        except Exception as cause:  # onnx raises several unrelated types for one thing: sizes that do not fit
+            inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, None, imports)
+        except Exception as cause:  # onnx raises several unrelated types if sizes do not fit
             raise ContradictionError(node, str(cause).strip().splitlines()[-1]) from cause
-        told = [_told(found.get(f"o{i}")) for i in range(len(node.outputs))]
+        told = [_told(inferred.get(f"o{i}")) for i in range(len(node.outputs))]
         if any(t is not None and t.sizes is not None for t in told):
             return told
-        own = _own_results(node, proto, operands)  # onnx has a function body for some, and no shape
+        own = _own_results(
+            node, proto, operands
+        )  # onnx infers no shape for some operators with a function body
         return [a or b for a, b in zip(own, told, strict=True)]
 
     def evaluate(self, node: Node, alike: Alike, inputs: list[Array | None]) -> list[Array] | None:
-        """The node's results by onnx's reference operators; None where there is none for it."""
+        """Return the node's results by onnx's reference operators; None if it cannot be evaluated."""
         if alike not in self.runners:
             self.runners[alike] = self._runner(node, alike.proto)
         runner = self.runners[alike]
@@ -180,13 +189,13 @@ class Simulator:
             return None
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        with suppress(Exception):  # as above: no value is known, the shape still is
+        with suppress(Exception):  # the values stay unknown; the shape is still inferred
             return [np.asarray(r) for r in runner.run(*inputs)]
         return None
 
     def _runner(self, node: Node, proto: onnx.NodeProto) -> Any:
         domain = _domain(node)
-        with suppress(Exception):  # no reference implementation: it is not evaluated
+        with suppress(Exception):  # without a reference implementation it is not evaluated
             parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
             parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
             return load_op(domain, proto.op_type, self.opsets.get(domain, 1))(proto, parameters)
@@ -198,15 +207,15 @@ def _domain(node: Node) -> str:
 
 
 def _own_results(node: Node, proto: onnx.NodeProto, operands: Operands) -> list[Told | None]:
-    """Result types of operators that onnx does not know. Raises ContradictionError."""
+    """Return result types of operators that onnx does not know. Raises ContradictionError."""
     given = [None if t is None or t.sizes is None else Type(t.element, t.sizes) for t in operands]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
     try:
-        found = results(node.op, given, attributes)
+        types = results(node.op, given, attributes)
     except ValueError as cause:
         raise ContradictionError(node, str(cause)) from cause
-    made = [None if f is None else Told(f.element, f.dims) for f in found]
-    return [*made, *[None] * len(node.outputs)][: len(node.outputs)]
+    told = [None if f is None else Told(f.element, f.dims) for f in types]
+    return [*told, *[None] * len(node.outputs)][: len(node.outputs)]
 
 
 def _told(kind: onnx.TypeProto | None) -> Told | None:
