@@ -1,1 +1,3 @@
-"""Runs source and result in onnxruntime and judges the difference against the models' own rounding."""
+"""Runs of source and result in onnxruntime, and judgement of the difference against the models' own
+rounding.
+"""

@@ -1,5 +1,6 @@
-"""How far two outputs of the same computation lie apart: the number r of the language's contract. And of
-outputs that look like logits, how near they are as distributions over their last axis.
+"""The distance between two outputs of the same computation: the number r of the language's contract.
+
+For outputs that look like logits, also their closeness as distributions over the last axis.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from growc.algebra.indexmap import Array
 from growc.errors.brief import brief
 
 HUGE = 1e30
-"""From here on a number stands for infinity (a mask's minimum): only its place and sign count."""
+"""Numbers of at least this size stand for infinity (a mask's minimum): only their place and sign count."""
 
 NOTHING = 1e-6
-"""How far an output may move that is zero throughout."""
+"""The most by which an output of zeros may move."""
 
 DECADES = range(-12, 7)
-"""Powers of ten by which differences are counted; what is smaller or larger counts at the end."""
+"""Powers of ten by which differences are counted. Smaller and larger differences count at the ends."""
 
 PLACES = 256
-"""So many places of an axis are told apart; those behind them are one."""
+"""The number of places of an axis that are told apart; all places behind them count as one."""
 
 _BLOCK = 1 << 20
 """Elements compared at a time, so that the float64 copies of large logits stay small."""
@@ -33,8 +34,10 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Closeness:
-    """kl: the mean of KL(source, result), in nats; agreement: how often both have the same unit on top; rows:
-    over how many places.
+    """The closeness of two outputs as distributions.
+
+    kl: the mean of KL(source, result), in nats. agreement: the share of places where both have the same unit
+    on top. rows: the number of places.
     """
 
     kl: float = 0.0
@@ -44,10 +47,11 @@ class Closeness:
 
 @dataclass(frozen=True)
 class Spread:
-    """How the differences of one output are distributed, over the elements that count in `max_abs`.
+    """The distribution of one output's differences, over the elements that count in `max_abs`.
 
-    zeros: how many elements are equal. decades: how many differ by each power of ten in DECADES. axis: the
-    last axis but one, or the last one of two or fewer. places: the largest difference at each place of it.
+    zeros: the number of equal elements. decades: the number of elements that differ by each power of ten in
+    DECADES. axis: the last axis but one, or the last one of two or fewer. places: the largest difference at
+    each place of that axis.
     """
 
     zeros: int
@@ -56,7 +60,7 @@ class Spread:
     places: tuple[float, ...]
 
     def and_also(self, other: Spread) -> Spread:
-        """Of both cases together."""
+        """Return the spread over both cases."""
         decades = tuple(map(sum, zip(self.decades, other.decades, strict=True)))
         places = tuple(map(max, zip_longest(self.places, other.places, fillvalue=0.0)))
         return Spread(self.zeros + other.zeros, decades, self.axis, places)
@@ -64,19 +68,19 @@ class Spread:
 
 @dataclass(frozen=True)
 class OutputReport:
-    """How far one output moved, over one case or, joined by `worst`, over all of them.
+    """The distance that one output moved, over one case or, joined by `worst`, over all of them.
 
-    relative: max|a - b| / max|a| over the elements with |a| < 1e30; infinite where anything is `misplaced`,
-        where shapes or types differ, and where an output that is zero throughout moved by more than 1e-6.
+    relative: max|a - b| / max|a| over the elements with |a| < 1e30; infinite if anything is `misplaced`,
+        if shapes or types differ, and if an output of zeros moved by more than 1e-6.
     max_abs: max|a - b| over the same elements, in the output's own unit.
     regular: as `relative`, over the elements that are not misplaced.
     misplaced: elements that differ in kind: NaN, infinite or huge on one side only or with another sign,
         and integers or booleans that are not equal.
-    alien: NaN and infinities on one side, where the other has none at all.
+    alien: NaN and infinities on one side, if the other has none at all.
     compared: elements that went into `max_abs`.
-    steady: whether all of the source's elements are one real number, so that little can show in them.
+    steady: whether all of the source's elements are one real number, so that it can show little.
     note: why the two cannot be compared at all, or empty.
-    closeness: how near both are as distributions, where that was asked for.
+    closeness: how near both are as distributions, if that was asked for.
     spread: how the differences of real numbers are distributed.
     """
 
@@ -95,7 +99,7 @@ class OutputReport:
 
 
 def compare(a: Array, b: Array) -> OutputReport:
-    """Compare the source's output `a` with `b`, of the same shape. Never raises: what differs is reported."""
+    """Compare the source's output `a` with `b`. Never raises: differences in shape or type are reported."""
     if a.shape != b.shape:
         return incomparable(f"shape {list(b.shape)} instead of {list(a.shape)}")
     if _is_real(a) != _is_real(b):
@@ -104,7 +108,7 @@ def compare(a: Array, b: Array) -> OutputReport:
 
 
 def worst(reports: Iterable[OutputReport]) -> OutputReport:
-    """The report that stands for several cases of one output."""
+    """Return the report that stands for several cases of one output."""
     joined = OutputReport(0.0, 0.0, steady=True)
     for report in reports:
         joined = OutputReport(
@@ -127,7 +131,7 @@ def worst(reports: Iterable[OutputReport]) -> OutputReport:
 
 
 def incomparable(note: str) -> OutputReport:
-    """The report of an output of which nothing can be compared."""
+    """Return the report of an output that cannot be compared."""
     return OutputReport(math.inf, math.inf, math.inf, note=note)
 
 
@@ -176,7 +180,7 @@ def _compare_real(a: Array, b: Array) -> OutputReport:
 
 
 class _Spreading:
-    """A `Spread` of an array of a shape that comes block by block."""
+    """A `Spread` of an array that comes block by block."""
 
     def __init__(self, shape: Sequence[int]) -> None:
         self.axis = max(len(shape) - 2, min(len(shape) - 1, 1))
@@ -186,7 +190,7 @@ class _Spreading:
         self.places = np.zeros(min(self.count, PLACES))
 
     def add(self, start: int, apart: NDArray[np.float64], both: NDArray[np.bool_]) -> None:
-        """The differences of the elements from `start` on; those that are not in `both` are zero."""
+        """Add the differences of the elements from `start` on; those that are not in `both` are zero."""
         some = apart[apart > 0]
         self.zeros += int(np.count_nonzero(both)) - some.size
         powers = np.clip(np.floor(np.log10(some)).astype(np.int64) - DECADES[0], 0, len(DECADES) - 1)
@@ -197,20 +201,22 @@ class _Spreading:
         np.maximum.at(self.places, np.minimum(rows % self.count, PLACES - 1), largest)
 
     def done(self) -> Spread:
-        """All of it."""
+        """Return the spread of all blocks."""
         return Spread(
             self.zeros, tuple(self.decades.tolist()), max(self.axis, 0), tuple(self.places.tolist())
         )
 
 
 def _kinds(x: NDArray[np.float64]) -> NDArray[np.int8]:
-    """0 for a number, 1 and -1 for a huge or infinite one by its sign, 2 for NaN."""
+    """Return 0 for a number, 1 and -1 for a huge or infinite one by its sign, 2 for NaN."""
     kind = np.where(np.abs(x) >= HUGE, np.sign(x), 0.0)
     return np.where(np.isnan(x), 2.0, kind).astype(np.int8)
 
 
 def closeness(source: Array, result: Array) -> Closeness:
-    """Of two arrays of logits of one shape; places with a number that is not finite do not count."""
+    """Return the closeness of two arrays of logits of one shape. Places with NaN or infinities do not
+    count.
+    """
     width = source.shape[-1]
     a, b = source.reshape(-1, width), result.reshape(-1, width)
     step = max(1, _BLOCK // max(width, 1))
@@ -218,7 +224,7 @@ def closeness(source: Array, result: Array) -> Closeness:
 
 
 def together(parts: Iterable[Closeness]) -> Closeness:
-    """Of several sets of places."""
+    """Return the closeness over several sets of places."""
     kl = agreement = 0.0
     rows = 0
     for part in parts:

@@ -1,9 +1,9 @@
 """Sizes for a model's symbolic dimensions, most plausible first: files do not say which must agree.
 
-A symbol is looked at by where it stands (`Kind`). A `Scale` gives every kind a size; a relation says which
-symbols are equal, or that a mask is as long as what was kept and what is new together. Whoever asks tries
-the assignments in turn until the model runs; nothing is assumed about names, except that the same symbol
-has the same size everywhere and that "past + seq" is a sum.
+The place of a symbol decides its `Kind`, and a `Scale` gives every kind a size. A relation tells which
+symbols are equal, or that a mask is as long as cached and new entries together. Callers try the assignments
+in turn until the model runs. Nothing is assumed about names, except that the same symbol has the same size
+everywhere and that "past + seq" is a sum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Sizes = dict[str, int]
 
 
 class Kind(Enum):
-    """Where a symbol stands."""
+    """The kind of a symbol, by its place."""
 
     BATCH = "batch"  # the first axis
     LENGTH = "length"  # any other axis
@@ -49,7 +49,7 @@ FIRST = tuple(
         strict=True,
     )
 )
-"""The sizes of the first case; the later ones for models with short tables, baked sizes, deep strides."""
+"""The sizes of the first case. The later ones are for models with short tables, fixed sizes, deep strides."""
 
 SECOND = tuple(
     Scale(3, length, 3, picture, wave)
@@ -60,14 +60,14 @@ SECOND = tuple(
 """The sizes of the second case."""
 
 PICTURES = range(4, 300)
-"""Heights and widths that are tried at last: a network that flattens its pixels takes few of them."""
+"""Heights and widths that are tried last: a network that flattens its pixels takes few of them."""
 
 _MERGES = 60
-"""How many assignments are tried that set single symbols equal to others, or to sums."""
+"""The number of assignments tried that set single symbols equal to others, or to sums."""
 
 
 def symbols(inputs: Sequence[Input]) -> dict[str, Kind]:
-    """Every free symbol of the inputs with its kind; unnamed axes have symbols of their own."""
+    """Return every free symbol of the inputs with its kind. Unnamed axes have their own symbols."""
     seen: dict[str, set[Kind]] = {}
     for port in inputs:
         for axis in range(len(port.dims)):
@@ -90,13 +90,15 @@ def _kind(port: Input, axis: int) -> Kind:
 
 
 def dimension(port: Input, axis: int) -> int | str:
-    """The size of an axis, or its symbolic expression; an unnamed axis is a symbol that no name can be."""
+    """Return the size of an axis, or its symbolic expression. An unnamed axis gets a symbol that is no
+    name.
+    """
     dim = port.dims[axis]
     return f"?{port.name}?{axis}" if dim is None or dim in (0, "") else dim
 
 
 def names(dim: int | str) -> tuple[str, ...]:
-    """The symbols in a dimension, "past + seq" has two. What is no arithmetic is one symbol."""
+    """Return the symbols in a dimension: "past + seq" has two. Text that is no arithmetic is one symbol."""
     if isinstance(dim, int):
         return ()
     tree = _parsed(dim)
@@ -106,12 +108,12 @@ def names(dim: int | str) -> tuple[str, ...]:
 
 
 def shape(port: Input, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The sizes of all axes of an input. Raises KeyError for a symbol without one."""
+    """Return the sizes of all axes of an input. Raises KeyError for a symbol without a size."""
     return tuple(evaluate(dimension(port, axis), sizes) for axis in range(len(port.dims)))
 
 
 def evaluate(dim: int | str, sizes: Mapping[str, int]) -> int:
-    """The size of a dimension. Raises KeyError for a symbol without one."""
+    """Return the size of a dimension. Raises KeyError for a symbol without a size."""
     if isinstance(dim, int):
         return dim
     tree = _parsed(dim)
@@ -150,7 +152,9 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def assignments(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[Sizes]:
-    """Assignments without repetition: every relation at every scale, then merges, then a batch of one."""
+    """Yield distinct assignments: every relation at every scale, then merges, batches of one, and
+    pictures.
+    """
     tried: set[tuple[int, ...]] = set()
     for sizes in _candidates(kinds, scales):
         key = tuple(sizes.values())
@@ -171,7 +175,7 @@ def _candidates(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[
 
 
 def _related(kinds: Mapping[str, Kind], scale: Scale) -> Iterator[Sizes]:
-    """The relations that exported models are seen to have, from the one that supposes least."""
+    """Yield the relations that exported models have, the one with the fewest assumptions first."""
     stateful = Kind.PAST in kinds.values()
     span = scale.past + scale.length if stateful else scale.length
     base = {
@@ -203,7 +207,7 @@ def _with(sizes: Sizes, kinds: Mapping[str, Kind], changed: Mapping[Kind, int]) 
 
 
 def _merged(kinds: Mapping[str, Kind], scale: Scale) -> Iterator[Sizes]:
-    """One symbol, then two, set to the size of another or to the sum of two others."""
+    """Yield assignments with one symbol, then two, set to the size of another or to the sum of two others."""
     start = next(_related(kinds, scale))
     sizes = sorted(set(start.values()))
     values = sizes + [a + b for a, b in combinations(sizes, 2)]

@@ -1,9 +1,10 @@
 """Inputs for a model: drawn from its signature, or read from the user's file.
 
-The drawn cases: one with every mask open; one with another batch size and other lengths, where the model
-allows it (and empty caches, where it allows those), its rows ten times as large, as they are, and a tenth as
-large in turn; and that one once more with right padding, if the model has masks. Indices reach from the first
-row of a table to its last. Every drawn case has run in onnxruntime, and gave something that can be compared.
+The drawn cases are these. The first has every mask open. The second has another batch size and other lengths,
+and empty caches, if the model allows these; its rows are in turn ten times as large, unchanged, and a tenth
+as large. If the model has switches, there is a case with these off. If the model has masks, the last case has
+right padding. Indices reach from the first row of a table to its last. Every drawn case has run in
+onnxruntime, and gave something that can be compared.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ ROWS = 8
 """Rows of the user's file that are run at a time."""
 
 _SCALES = (10.0, 1.0, 0.1)
-"""The sizes of rows of data behind the first case."""
+"""The factors of rows of data in all cases but the first."""
 
 _CLOSED = -1e4
-"""What a right padded place adds to attention scores: closed in every float type."""
+"""The number that a right-padded place adds to attention scores: it closes them in every float type."""
 
 
 class Runner(Protocol):
-    """Whatever inputs can be tried on."""
+    """An object that inputs can be tried on."""
 
     def run(self, feeds: Feeds, /) -> Feeds:
-        """All outputs by name. Raises GrowError (G403) for what it does not take."""
+        """Return all outputs by name. Raises GrowError (G403) for inputs that it does not take."""
 
 
 def draw_cases(model: Path) -> list[Feeds]:
-    """Inputs, by name, for one to three cases of the ONNX file `model`, each time the same.
+    """Return inputs, by name, for the drawn cases of the ONNX file `model`, each time the same.
 
-    Raises GrowError (G403) where onnxruntime cannot load the model, or runs it on none of the sizes tried.
+    Raises GrowError (G403) if onnxruntime cannot load the model, or runs it on none of the sizes tried.
     """
     with runnable(model) as path, Session(path) as session:
         return draw(read_signature(model), session)
@@ -91,7 +92,7 @@ def _first_that_runs(
     *,
     off: bool = False,
 ) -> tuple[Sizes | None, str]:
-    """The first sizes that the model runs on, with the case appended; or why the first ones do not run."""
+    """Append the first case that the model runs, and return its sizes; else why the first case failed."""
     reason = ""
     for sizes in feed_sizes.assignments(kinds, scales):
         feeds = _feeds(inputs, sizes, len(cases), off=off)
@@ -104,7 +105,7 @@ def _first_that_runs(
 
 
 def _runs(session: Runner, feeds: Feeds) -> str | None:
-    """None if the model runs and gives a number at least; else the reason."""
+    """Return None if the model runs and outputs at least one finite number; else the reason."""
     try:
         outputs = session.run(feeds)
     except GrowError as error:
@@ -130,13 +131,13 @@ def _feeds(
 
 
 def values(port: Input, shape: tuple[int, ...], case: int, number: int, *, padded: bool = False) -> Array:
-    """The elements of one input, of `shape`, drawn by the numbers of the case and of the input."""
+    """Return the elements of one input, of `shape`, drawn by the numbers of the case and of the input."""
     draw = np.random.Generator(np.random.Philox(np.random.SeedSequence((0, case, number))))
     if port.role is Role.IDS:
-        found = draw.integers(port.low, port.high, shape)
+        ids = draw.integers(port.low, port.high, shape)
         edges = [port.low, port.high - 1]
-        found.reshape(-1)[:2] = edges[: found.size]
-        return np.asarray(found, dtype=port.dtype)
+        ids.reshape(-1)[:2] = edges[: ids.size]
+        return np.asarray(ids, dtype=port.dtype)
     if port.role is Role.POSITIONS:
         places = np.arange(shape[-1] if shape else 1)
         return np.broadcast_to(places, shape or (1,)).reshape(shape).astype(port.dtype)
@@ -155,7 +156,7 @@ def values(port: Input, shape: tuple[int, ...], case: int, number: int, *, padde
 
 
 def _open(shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """A right padded mask: the first row is whole, every other one lacks more of its end."""
+    """Return a right-padded mask: the first row is whole, every other one lacks more of its end."""
     whole = np.ones(shape, dtype=np.bool_)
     if not shape or shape[-1] < 2:
         return whole
@@ -170,7 +171,7 @@ def _open(shape: tuple[int, ...]) -> NDArray[np.bool_]:
 
 
 def complete(inputs: Iterable[Input], feeds: Feeds) -> Feeds:
-    """`feeds` and what `inputs` (of the grown model) ask for beyond it, sized by the symbols they share.
+    """Return `feeds`, and values for the other `inputs` (of the grown model), sized by shared symbols.
 
     Raises GrowError (G403) for an input whose size nothing tells.
     """
@@ -190,7 +191,7 @@ def complete(inputs: Iterable[Input], feeds: Feeds) -> Feeds:
 
 
 def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: Sizes) -> tuple[int, ...]:
-    """The shape of an input from the symbols' sizes, else that of a fed input declared alike."""
+    """Return the shape of an input from the symbols' sizes, else that of a fed input declared alike."""
     with contextlib.suppress(KeyError):
         return feed_sizes.shape(port, sizes)
 
@@ -207,16 +208,17 @@ def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: Sizes)
 
 
 def read_inputs(path: Path, model: Path) -> list[Feeds]:
-    """The cases in `path`, for the ONNX file `model`, by input name.
+    """Return the cases in `path`, for the ONNX file `model`, by input name.
 
-    1. `.npz` with an array for every input: its first axis are rows, run ROWS at a time (or as many as the
+    1. `.npz` with an array for every input: its first axis counts rows, run ROWS at a time (or as many as the
        model's own batch size). An input with another first axis, or one, is used whole for all rows.
     2. `.npz` with arrays named `in0.NAME`, `in1.NAME`, …: each number is one case, used whole.
     3. `.npy`, for a model with one input.
-    Arrays that the model has no input for are left alone.
 
-    Raises GrowError: G323 where the file cannot be read; G403 where it lacks an input, or holds the wrong
-    type or rank.
+    Arrays without an input in the model are ignored.
+
+    Raises GrowError: G323 if the file cannot be read; G403 if it lacks an input, or holds the wrong type or
+    rank.
     """
     return cases_in(path, read_signature(model))
 
@@ -224,13 +226,14 @@ def read_inputs(path: Path, model: Path) -> list[Feeds]:
 def cases_in(
     path: Path, inputs: Sequence[Input], samples: int | None = None, *, lenient: bool = False
 ) -> list[Feeds]:
-    """As `read_inputs`, for a known signature. Of rows and of cases, the first `samples` are used. `lenient`:
-    masks that are not there are open.
+    """As `read_inputs`, for a known signature. Only the first `samples` rows or cases are used.
+
+    `lenient`: missing masks are open.
     """
     arrays = _load(Path(path), inputs)
     if lenient:
         arrays = _open_masks(inputs, arrays) | arrays
-    numbers = sorted({int(found[1]) for name in arrays if (found := re.match(r"in(\d+)\.", name))})
+    numbers = sorted({int(match[1]) for name in arrays if (match := re.match(r"in(\d+)\.", name))})
     if numbers and not any(port.name in arrays for port in inputs):
         prefixes = [f"in{number}." for number in numbers]
         return [_fitted(inputs, arrays, prefix, Path(path)) for prefix in prefixes[:samples]]
@@ -238,18 +241,18 @@ def cases_in(
 
 
 def _open_masks(inputs: Sequence[Input], arrays: Feeds) -> Feeds:
-    """Open masks as large as other inputs that are declared with the same sizes."""
-    found: Feeds = {}
+    """Return open masks as large as other inputs that are declared with the same sizes."""
+    masks: Feeds = {}
     for port in (p for p in inputs if p.role is Role.MASK):
         for other in (p for p in inputs if p.dims == port.dims):
             for name in (n for n in arrays if n == other.name or re.fullmatch(rf"in\d+\.{other.name}", n)):
                 own = name.removesuffix(other.name) + port.name
-                found[own] = np.ones(arrays[name].shape, port.dtype)
-    return found
+                masks[own] = np.ones(arrays[name].shape, port.dtype)
+    return masks
 
 
 def rows_of(case: Feeds) -> int:
-    """How many samples a case holds."""
+    """Return the number of samples in a case."""
     return max((array.shape[0] for array in case.values() if array.ndim), default=1)
 
 
@@ -270,8 +273,11 @@ def _load(path: Path, inputs: Sequence[Input]) -> Feeds:
 
 
 def read_arrays(path: Path) -> Feeds | Array:
-    """The arrays of a `.npz` file by name, or that of a `.npy` file. Raises GrowError (G323)."""
-    # Numpy leaves open what it has opened itself and cannot read.
+    """Return the arrays of a `.npz` file by name, or that of a `.npy` file.
+
+    Raises GrowError: G323 if it cannot be read, G324 if it would unpack to too many bytes.
+    """
+    # Numpy does not close a file that it has opened and cannot read, so the file is opened here.
     with foreign(path, "a .npz or .npy file", "G323"), path.open("rb") as raw:
         loaded = np.load(raw, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
@@ -284,13 +290,13 @@ def read_arrays(path: Path) -> Feeds | Array:
 
 
 def named_arrays(path: Path) -> Feeds:
-    """The arrays of a `.npz` file by name. Raises GrowError (G323)."""
+    """Return the arrays of a `.npz` file by name. Raises GrowError (G323)."""
     with foreign(path, "a .npz file", "G323"):
         return dict(read_arrays(path))
 
 
 def _fitted(inputs: Sequence[Input], arrays: Feeds, prefix: str, path: Path) -> Feeds:
-    """The arrays of one case, in the model's types."""
+    """Return the arrays of one case, in the model's types."""
     feeds = {}
     for port in inputs:
         array = arrays.get(prefix + port.name)
@@ -311,13 +317,13 @@ def _fitted(inputs: Sequence[Input], arrays: Feeds, prefix: str, path: Path) -> 
 
 
 def _rows(inputs: Sequence[Input], feeds: Feeds, path: Path, samples: int | None) -> list[Feeds]:
-    """One case for every ROWS rows of the first axis."""
+    """Return one case for every ROWS rows of the first axis."""
     counts = [feeds[port.name].shape[0] for port in inputs if port.dims]
     count = max(counts, default=1)
     batches = {port.dims[0] for port in inputs if port.dims and feeds[port.name].shape[0] == count}
     fixed = [dim for dim in batches if isinstance(dim, int) and dim > 0]
     if any(other not in (1, count) for other in counts):
-        return [feeds]  # its arrays do not share their first axis: one case, as it is
+        return [feeds]  # arrays with different first axes are one case
     step = fixed[0] if fixed else ROWS
     used = count if samples is None else min(count, samples)
     if count == 0 or (fixed and count % step):

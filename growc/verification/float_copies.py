@@ -1,10 +1,11 @@
 """Copies of a model in other float types, for onnxruntime.
 
-A copy is the same graph with every float32 (or 16-bit) tensor, attribute and declared type replaced. What a
-Cast takes from the numbers that are fed it takes in a copy, too: it still gives the narrow type, and a second
-one behind it makes that wide. Two kinds of operator keep the old type, between casts: those that onnxruntime
-has no float64 kernel for, and those that compute integers from nothing but sizes (relative position buckets,
-which a last bit moves). Weights are converted one at a time, on the way from file to file.
+A copy is the same graph with every float32 (or 16-bit) tensor, attribute and declared type replaced. A Cast
+that narrows inputs or activations still rounds in a copy: it returns the narrow type, and a second Cast
+behind it widens the result. Two kinds of operators keep the old type, between casts: those that onnxruntime
+has no float64 kernel for, and those that compute integers from nothing but sizes. An example of the latter
+are relative position buckets, which a last bit moves. Weights are converted one at a time, on the way from
+file to file.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ WIDER: Types = {ir.DataType.FLOAT: ir.DataType.DOUBLE}
 SINGLE: Types = {ir.DataType.FLOAT16: ir.DataType.FLOAT, ir.DataType.BFLOAT16: ir.DataType.FLOAT}
 
 EMULATED: Types = {ir.DataType.BFLOAT16: ir.DataType.FLOAT}
-"""A copy with these types rounds all that it computes as the model does, operator by operator."""
+"""The types of a copy that rounds all its results as the model does, operator by operator."""
 
 SAME: Types = {kind: kind for kind in PLACES if kind is not None}
-"""A copy with these types has other weights, and is the model in all else."""
+"""The types of a copy that has other weights, and is otherwise the model."""
 
 
 @contextlib.contextmanager
 def runnable(model: Path) -> Iterator[Path]:
-    """A path that onnxruntime's CPU kernels can run: the model's own, if they can.
+    """Yield a path that onnxruntime's CPU kernels can run: the model's own, if they can.
 
-    Where they do not know its bfloat16 it is that of a copy that computes in float32, and rounds every result
+    If they lack its bfloat16, the path is that of a copy, which computes in float32 and rounds every result
     that is bfloat16 in the model.
     """
     if ir.DataType.BFLOAT16 not in float_types(model) or _loads(model):
@@ -60,7 +61,7 @@ def runnable(model: Path) -> Iterator[Path]:
 
 
 def _loads(model: Path) -> bool:
-    """Whether onnxruntime has kernels for a model with bfloat16, which it neither takes nor gives."""
+    """Whether onnxruntime has kernels for a model with bfloat16. It takes and returns no bfloat16."""
     graph = load_model(model).graph
     if any(port.dtype == ir.DataType.BFLOAT16 for port in (*graph.inputs, *graph.outputs)):
         return False
@@ -72,19 +73,19 @@ def _loads(model: Path) -> bool:
 
 
 def float_types(model: Path) -> frozenset[ir.DataType]:
-    """The float types that a model's weights, inputs and casts have. Raises GrowError (G310)."""
-    found: set[ir.DataType | None] = set()
+    """Return the float types of a model's weights, inputs and casts. Raises GrowError (G310)."""
+    dtypes: set[ir.DataType | None] = set()
     loaded = load_model(model)
     for graph in loaded.graphs():
-        found.update(value.dtype for value in (*graph.inputs, *graph.initializers.values()))
+        dtypes.update(value.dtype for value in (*graph.inputs, *graph.initializers.values()))
     for node in loaded.graph.all_nodes():
-        found.update(value.dtype for value in node.outputs)
-        found.add(cast_to(node))
-    return frozenset(dtype for dtype in found if dtype is not None and dtype.is_floating_point())
+        dtypes.update(value.dtype for value in node.outputs)
+        dtypes.add(cast_to(node))
+    return frozenset(dtype for dtype in dtypes if dtype is not None and dtype.is_floating_point())
 
 
 def copy_bytes(model: Path, types: Types) -> int:
-    """The size of the weights of a copy. Raises GrowError (G310)."""
+    """Return the size in bytes of a copy's weights. Raises GrowError (G310)."""
     weights = [value for graph in load_model(model).graphs() for value in graph.initializers.values()]
     return sum(
         int(weight.const_value.size * types.get(weight.dtype, weight.dtype).itemsize)
@@ -96,17 +97,18 @@ def copy_bytes(model: Path, types: Types) -> int:
 def write_copy(model: Path, target: Path, types: Types, change: Change | None = None) -> Path:
     """Write `model` with its float types replaced to `target`, weights beside it as external data.
 
-    `change` maps every weight of a replaced type; without it the values stay. Inputs keep their type (but
-    bfloat16, which cannot be fed); outputs have the new one.
-    Raises GrowError (G310) for a model that is no ONNX file; OSError where there is no space.
+    `change` maps every weight of a replaced type; without it the values stay. Inputs keep their type, except
+    bfloat16, which cannot be fed. Outputs have the new type. Raises GrowError (G310) for a model that is no
+    ONNX file; OSError if there is no space.
     """
     ir.save(_copied(inferred(model), types, change), target, external_data=target.name + ".data")
     return target
 
 
 def widened(model: Path) -> tuple[bytes, Path]:
-    """A float64 copy whose weights stay in the files of `model`, and the folder of these: it casts each where
-    it is used. Raises GrowError (G310).
+    """Return a float64 copy whose weights stay in the files of `model`, and the folder of these files.
+
+    The copy casts each weight where it is used. Raises GrowError (G310).
     """
     loaded = inferred(model)
     stored = {
@@ -119,7 +121,7 @@ def widened(model: Path) -> tuple[bytes, Path]:
 
 
 def _copied(loaded: ir.Model, types: Types, change: Change | None) -> ir.Model:
-    """The model with its float types replaced, in place."""
+    """Replace the model's float types, in place."""
     discrete = _discrete(loaded.graph)
     kept = discrete if types is WIDER else set()
     rounding = _rounding_casts(loaded, types)
@@ -135,17 +137,18 @@ def _copied(loaded: ir.Model, types: Types, change: Change | None) -> ir.Model:
 
 
 def _but(change: Change, discrete: set[ir.Node]) -> Change:
-    """The same change, of all but what integers are computed from."""
+    """Return the same change, without the operands of nodes that integers are computed from."""
     names = {value.name for node in discrete for value in node.inputs if value is not None}
     return lambda name, array: array if name in names else change(name, array)
 
 
 def _rounding_casts(model: ir.Model, types: Types) -> set[ir.Node]:
-    """The casts that round in a copy as in the model; one more behind every operator that rounds by itself.
+    """Return the casts that round in a copy as in the model, and add one behind operators that round by
+    themselves.
 
-    What is computed from weights alone is rounded only where a copy computes all as the model does.
+    Values computed from weights alone are rounded only if the copy computes everything as the model does.
     """
-    found: set[ir.Node] = set()
+    casts: set[ir.Node] = set()
     moving = moving_values(model.graph)
     for graph in list(model.graphs()) if types is not SAME else []:
         for node in list(graph):
@@ -154,20 +157,20 @@ def _rounding_casts(model: ir.Model, types: Types) -> set[ir.Node]:
                 kind = value.dtype
                 if kind is not None and kind in types:
                     cast = cast_to(node) is not None
-                    found.add(node if cast else cast_behind(graph, node, value, kind, kind))
-    return found
+                    casts.add(node if cast else cast_behind(graph, node, value, kind, kind))
+    return casts
 
 
 def _discrete(graph: ir.Graph) -> set[ir.Node]:
-    """The nodes that compute real numbers from sizes alone, of which only integers or booleans are used."""
+    """Return the nodes that compute real numbers from sizes alone, for nothing but integers or booleans."""
     moving = moving_values(graph)
-    found: set[ir.Node] = set()
+    nodes: set[ir.Node] = set()
     for node in reversed(list(graph)):
         uses = [use.node for output in node.outputs for use in output.uses()]
         still = not any(output in moving or output.is_graph_output() for output in node.outputs)
-        if still and uses and all(user in found or not _gives_reals(user) for user in uses):
-            found.add(node)
-    return {node for node in found if _gives_reals(node)}
+        if still and uses and all(user in nodes or not _gives_reals(user) for user in uses):
+            nodes.add(node)
+    return {node for node in nodes if _gives_reals(node)}
 
 
 def _gives_reals(node: ir.Node) -> bool:
@@ -176,7 +179,7 @@ def _gives_reals(node: ir.Node) -> bool:
 
 
 def _cast_around_narrow(model: ir.Model, kept: set[ir.Node]) -> None:
-    """Put float32 casts around the `kept` nodes, and around those that have no kernel for float64."""
+    """Put float32 casts around the `kept` nodes, and around those without a kernel for float64."""
     kernels = Kernels(model.opset_imports)
     for graph in list(model.graphs()):
         for node in list(graph):
@@ -185,22 +188,24 @@ def _cast_around_narrow(model: ir.Model, kept: set[ir.Node]) -> None:
                 if value is not None and _is_wide(value, narrow.inputs.get(index)):
                     cast_in_front(graph, node, index, ir.DataType.FLOAT)
             for index, value in enumerate(node.outputs):
-                if value.name and _is_wide(value, narrow.outputs.get(index)):  # no name: left out
+                if value.name and _is_wide(value, narrow.outputs.get(index)):  # absent results have no name
                     cast_behind(graph, node, value, ir.DataType.FLOAT, ir.DataType.DOUBLE)
 
 
 def _is_wide(value: ir.Value, certain: bool | None) -> bool:
-    """Whether a value at a port for float32 is float64; `certain`: it is real even if its type is unknown."""
+    """Whether a value at a port for float32 is float64. `certain`: it is real even if its type is unknown."""
     if certain is None:
         return False
     return value.dtype == ir.DataType.DOUBLE if value.dtype is not None else certain
 
 
 def inferred(model: Path) -> ir.Model:
-    """The ONNX file `model` with the types and shapes that follow. Raises GrowError (G310)."""
-    find = ShapeInferencePass(check_type=False, strict_mode=False)  # of an odd operator, what can be known
+    """Return the ONNX file `model` with inferred types and shapes. Raises GrowError (G310)."""
+    find = ShapeInferencePass(
+        check_type=False, strict_mode=False
+    )  # infer as much as possible for unusual operators
     loaded = find(load_model(model)).model
-    for node in loaded.graph.all_nodes():  # the pass takes sequences for their elements
+    for node in loaded.graph.all_nodes():  # the pass confuses sequences with their elements
         given = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
         for formal, value in zip(_formals(loaded, node), node.outputs, strict=False):
             may = [kind.startswith("seq(") for kind in formal.types]
@@ -211,7 +216,7 @@ def inferred(model: Path) -> ir.Model:
 
 
 def _formals(model: ir.Model, node: ir.Node) -> list[onnx.defs.OpSchema.FormalParameter]:
-    """What ONNX says of the outputs of a node; nothing of operators that it does not have."""
+    """Return ONNX's description of a node's outputs; nothing for operators that ONNX lacks."""
     version = model.opset_imports.get(node.domain, 1)
     if not onnx.defs.has(node.op_type, version, node.domain):
         return []

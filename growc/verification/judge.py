@@ -1,4 +1,4 @@
-"""Judging every `expect`: on the plan, and on what was measured."""
+"""The judgement of every `expect`, on the plan and on measurements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SATURATING = "products of 8-bit integers saturate in onnxruntime on x86 processo
 
 
 def judge_plan(statements: Sequence[Bound], c: Result) -> None:
-    """Judge what needs no measurement. Raises GrowError (G401) with every expectation that fails."""
+    """Judge the expectations that need no measurement. Raises GrowError (G401) with every one that fails."""
     failures: list[Diagnostic] = []
     for bound in statements:
         statement = bound.statement
@@ -51,11 +51,11 @@ def judge_plan(statements: Sequence[Bound], c: Result) -> None:
 
 
 def by_cause(gaps: Sequence[Gap]) -> list[tuple[str, str]]:
-    """The gaps by cause, each with the number of nodes and the first of them."""
-    found: dict[str, list[Gap]] = {}
+    """Return the gaps by cause, each with the number of nodes and the first of them."""
+    groups: dict[str, list[Gap]] = {}
     for gap in gaps:
-        found.setdefault(gap.cause, []).append(gap)
-    return [(cause, _nodes(group)) for cause, group in found.items()]
+        groups.setdefault(gap.cause, []).append(gap)
+    return [(cause, _nodes(group)) for cause, group in groups.items()]
 
 
 def _nodes(gaps: Sequence[Gap]) -> str:
@@ -64,14 +64,14 @@ def _nodes(gaps: Sequence[Gap]) -> str:
 
 
 def gap_notes(gaps: Sequence[Gap]) -> tuple[str, ...]:
-    """The gaps as notes of a diagnostic."""
+    """Return the gaps as notes of a diagnostic."""
     lines = [f"{cause} ({where})" for cause, where in by_cause(gaps)]
     more = (f"and {len(lines) - SHOWN} more causes",) if len(lines) > SHOWN else ()
     return (*lines[:SHOWN], *more)
 
 
 def _missed(message: str, condition: ast.Condition, plan: Plan) -> Diagnostic:
-    """A condition that does not hold, with the gaps that say why."""
+    """The error for a condition that does not hold, with the gaps that explain it."""
     gaps = plan.certificate.gaps
     remedy = next((g.help for g in gaps if g.help), "")
     return Diagnostic("G401", message, condition.span, "expected here", gap_notes(gaps), remedy)
@@ -85,8 +85,8 @@ def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Result) 
         name, span = axis.name, axis.span
         if name == "layers":
             return numbers(runs_in(c.layers, scopes, span), sizes.moment)
-        found = region.of(named(name, span, c.roles, c.axes), name, span)
-        return list(dict.fromkeys(sizes.product(a.spaces) for a in found))
+        resolved = region.of(named(name, span, c.roles, c.axes), name, span)
+        return list(dict.fromkeys(sizes.product(a.spaces) for a in resolved))
 
     def one(axis: Named) -> int:
         have = values(axis, final if axis.moment is None else c.lowered.before(axis.moment))
@@ -106,13 +106,13 @@ def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Result) 
 
 
 def preserved_conditions(statements: Sequence[Bound]) -> list[ast.Preserved]:
-    """What every `expect preserved` asks for: it is judged on a measurement."""
+    """Return the condition of every `expect preserved`, which is judged on a measurement."""
     expected = (b.statement.condition for b in statements if isinstance(b.statement, ast.Expect))
     return [condition for condition in expected if isinstance(condition, ast.Preserved)]
 
 
 def doubts(c: Result) -> tuple[str, ...]:
-    """What a certificate does not speak of, and a measurement may see."""
+    """Return sources of difference that the certificate does not cover, and a measurement may show."""
     quantised = any(s.stored is not None or s.dtype in ("int8", "uint8") for s in c.assembled.sources)
     return (SATURATING,) if quantised else ()
 
@@ -125,8 +125,10 @@ def judge_measured(
     refute: bool,
     told: Sequence[str] = (),
 ) -> None:
-    """Judge what was measured. Raises GrowError: G402 for a refuted certificate, with what is `told` besides,
-    and G401 for `expect`.
+    """Judge the measurements.
+
+    Raises GrowError: G402 for a refuted certificate, with the notes in `told`, and G401 for an `expect` that
+    fails.
     """
     refuting = verification.refuting() if refute and plan.certificate.exact else None
     if refuting is not None:
@@ -149,6 +151,6 @@ def judge_measured(
 
 
 def refutation(way: str, seen: Verification) -> tuple[str, ...]:
-    """Notes on the measurement that refutes, by what it is called ("" for that of the two models)."""
+    """Return notes on the measurement that refutes. `way`: its name, "" for that of the two models."""
     named = (f"the comparison that shows it: {way}",) if way else ()
     return (*named, f"the model's own rounding is {seen.rounding:.1e}", *seen.notes)

@@ -1,4 +1,4 @@
-"""Which operators onnxruntime's CPU provider has for float32 only, by its own registry of kernels."""
+"""Operators that onnxruntime's CPU provider has for float32 only, by its own registry of kernels."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _REAL = {_FLOAT, "tensor(float16)", "tensor(bfloat16)"}
 
 
 class Ports(NamedTuple):
-    """Operands and results of a node, by number; whether nothing but real numbers can stand there."""
+    """Operands and results of a node, by number, with whether only real numbers can stand there."""
 
     inputs: dict[int, bool]
     outputs: dict[int, bool]
 
 
 def every_port(node: ir.Node) -> Ports:
-    """All of a node's ports, not all of which need be real."""
+    """Return all of a node's ports, not all of which need be real."""
     return Ports(
         dict.fromkeys(range(len(node.inputs)), False), dict.fromkeys(range(len(node.outputs)), False)
     )
@@ -34,10 +34,10 @@ class Kernels:
         self._opsets = {_domain(domain): version for domain, version in opsets.items()}
 
     def float_only(self, node: ir.Node) -> Ports:
-        """The operands and results that must be float32 in a float64 copy.
+        """Return the operands and results that must be float32 in a float64 copy.
 
-        Empty where float64 runs, and where nothing is known of the operator. One without a kernel is expanded
-        by onnxruntime, and is for float32 only where an operator of its expansion is.
+        The result is empty if float64 runs, or if the operator is unknown. onnxruntime expands an operator
+        without a kernel; such an operator is for float32 only if an operator of its expansion is.
         """
         domain = _domain(node.domain)
         version = self._opsets.get(domain, 1)
@@ -56,7 +56,9 @@ class Kernels:
 
 
 def _narrow(formals: Any, count: int, kernels: tuple[dict[str, list[str]], ...]) -> dict[int, bool]:
-    """The ports that may be float32 and not float64, by the operator's schema and some kernel of it."""
+    """Return the ports that may be float32 and not float64, by the operator's schema and some kernel of
+    it.
+    """
     narrow = {}
     for index in range(count):
         formal = formals[min(index, len(formals) - 1)]
@@ -72,7 +74,7 @@ def _narrow(formals: Any, count: int, kernels: tuple[dict[str, list[str]], ...])
 
 
 def _expansion(domain: str, name: str, version: int) -> list[ir.Node]:
-    """The nodes of a function that ONNX defines once for all types; empty for everything else."""
+    """Return the nodes of a function that ONNX defines once for all types; nothing for other operators."""
     if not onnx.defs.has(name, version, domain):
         return []
     body = onnx.defs.get_schema(name, version, domain).function_body
@@ -85,7 +87,7 @@ def _domain(domain: str) -> str:
 
 @cache
 def _registry() -> tuple[dict[tuple[str, str], list[Any]], dict[tuple[str, str], list[Any]]]:
-    """Schemas and kernels by domain and operator; empty where this onnxruntime does not tell."""
+    """Return schemas and kernels by domain and operator; empty if this onnxruntime does not tell them."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
     schemas: dict[tuple[str, str], list[Any]] = {}

@@ -32,7 +32,7 @@ _FOLDER = "session.model_external_initializers_file_folder_path"
 class Session:
     """A loaded model. Use it as a context manager: leaving it frees the weights.
 
-    Raises GrowError (G403) where onnxruntime cannot load or run the model.
+    Raises GrowError (G403) if onnxruntime cannot load or run the model.
     """
 
     def __init__(
@@ -43,8 +43,10 @@ class Session:
         lean: bool = False,
         graph: tuple[bytes, Path] | None = None,
     ) -> None:
-        """Load `model`; `optimised` allows graph optimisations, `lean` trades speed for memory. `graph` is
-        loaded in the model's place, with the folder of its external weights.
+        """Load `model`.
+
+        `optimised` allows graph optimisations, `lean` trades speed for memory. `graph` is loaded in the
+        model's place, with the folder of its external weights.
         """
         self._model = Path(model)
         options = _options(optimised, lean)
@@ -69,7 +71,9 @@ class Session:
         self._session = None
 
     def run(self, feeds: Mapping[str, Array]) -> Feeds:
-        """All outputs by name. Real inputs are cast to the model's type; names it lacks are left out."""
+        """Return all outputs by name. Real inputs are cast to the model's type; names it lacks are left
+        out.
+        """
         given: Feeds = {}
         for name, array in feeds.items():
             if name in self.input_dtypes:
@@ -108,7 +112,9 @@ def _options(optimised: bool, lean: bool) -> onnxruntime.SessionOptions:
 
 
 def _threads() -> int:
-    """As many threads as this process may use; OMP_NUM_THREADS lowers it, as for every numerical library."""
+    """Return the number of threads that this process may use. OMP_NUM_THREADS lowers it, as in numerical
+    libraries.
+    """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return min(usable, int(asked)) if asked.isdigit() and int(asked) > 0 else usable

@@ -1,8 +1,8 @@
-"""Where a model rounds what it computes, and how far its weights must move for that to show.
+"""Places where a model rounds its values, and how far its weights must move for that to show.
 
 A last bit decides which of two steps a number is rounded to, and one step of a narrow type is far more than a
-last bit of a wider one. Weights that move by less than it takes to change any of these decisions show nothing
-of what rounding does to a model.
+last bit of a wider one. If weights move too little to change any of these decisions, they show nothing of the
+effect of rounding on the model.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from growc.verification.float_copies import inferred
 from growc.verification.ort_session import Feeds, Session
 
 TURNED = 8
-"""How many of the numbers that a model rounds should take another step, at least."""
+"""The least number of rounded numbers that should take another step."""
 
 SAMPLES = 3
-"""In how many ways weights move where they must move further than by their last place for that."""
+"""The number of ways in which weights move if they must move further than by their last place for that."""
 
 SINGLE_PLACES = places_of(ir.DataType.FLOAT)
 
 _QUANTISED = 7
-"""Binary places of what is rounded to whole numbers, in most cases after a scale to eight bits."""
+"""Binary places of values that are rounded to whole numbers, mostly after a scale to eight bits."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """How the weights of a model are moved: in several ways, where chance decides what becomes of it.
+    """The ways to move a model's weights: several if the effect depends on chance.
 
-    narrow: whether the model rounds what it computes, or stores weights, in fewer places than float32 has.
+    narrow: whether the model rounds its results, or stores weights, in fewer places than float32 has.
     """
 
     changes: Sequence[Change]
@@ -49,13 +49,13 @@ class Moves:
 
 
 def moves(source: Path, path: Path, case: Feeds) -> Moves:
-    """How to move each weight and real input of `source`, of which `path` is what onnxruntime runs.
+    """Return how to move each weight and real input of `source`; onnxruntime runs `path` in its place.
 
-    It is half a unit of the last place that a weight is stored with, or cast to before it meets what is
-    fed. Where a model rounds what it computes to fewer places, weights move as far as it takes for some of
-    these numbers to take another step: which ones is chance, so that there is more than one way.
+    A weight moves by half a unit of the last place that it is stored with, or cast to before it meets an
+    input. If the model rounds results to fewer places, weights move as far as it takes for some of these
+    numbers to take another step. Chance decides which ones, so there is more than one way.
 
-    Raises GrowError: G310 for a file that is no ONNX model, G403 where onnxruntime does not run it.
+    Raises GrowError: G310 for a file that is no ONNX model, G403 if onnxruntime does not run it.
     """
     model = inferred(source)
     moving = moving_values(model.graph)
@@ -63,8 +63,8 @@ def moves(source: Path, path: Path, case: Feeds) -> Moves:
     weights = [value for value in weights if places_of(value.dtype) and _size(value) > 1]
     stored = {str(value.name): _stored_places(value, moving) for value in weights}
     own, rounded = min(stored.values(), default=SINGLE_PLACES), dict(_rounded(model, moving))
-    found = {name: places for name, places in rounded.items() if places < own}
-    reach = _reach(found, _counts(path, found, case)) if found else 0.0
+    coarse = {name: places for name, places in rounded.items() if places < own}
+    reach = _reach(coarse, _counts(path, coarse, case)) if coarse else 0.0
 
     def moved(seed: int, name: str, array: Array) -> Array:
         places = places_of(ir.DataType.from_numpy(array.dtype))
@@ -82,17 +82,17 @@ def _size(value: ir.Value) -> int:
 
 
 def _stored_places(weight: ir.Value, moving: set[ir.Value]) -> int:
-    """The fewest places that a weight is rounded to before anything that is fed meets it."""
+    """Return the fewest places that a weight is rounded to before it meets any input."""
 
     def behind(value: ir.Value) -> Iterator[ir.Value]:
         for node, _ in value.uses():
-            yield from (made for made in node.outputs if made not in moving and places_of(made.dtype))
+            yield from (output for output in node.outputs if output not in moving and places_of(output.dtype))
 
     return min(places_of(value.dtype) for value in walk([weight], behind))
 
 
 def _rounded(model: ir.Model, moving: set[ir.Value]) -> Iterator[tuple[str, int]]:
-    """The values of the outer graph that are rounded, and to how many places."""
+    """Yield the values of the outer graph that are rounded, and their places."""
     for node in model.graph:
         for value in [value for value in node.outputs if value in moving and value.name]:
             if rounds(node):
@@ -102,16 +102,21 @@ def _rounded(model: ir.Model, moving: set[ir.Value]) -> Iterator[tuple[str, int]
 
 
 def _reach(places: Mapping[str, int], counts: Mapping[str, int]) -> float:
-    """How far numbers must move, in parts of themselves, for TURNED of those of each step to take another."""
+    """Return how far numbers must move, relative to their size, to take another step.
+
+    TURNED of the numbers of each step should do so.
+    """
     sums: dict[int, int] = {}
-    for name, kept in places.items():
-        sums[kept] = sums.get(kept, 0) + counts.get(name, 0)
-    return max((2.0**-kept * min(TURNED / count, 0.5) for kept, count in sums.items() if count), default=0.0)
+    for name, width in places.items():
+        sums[width] = sums.get(width, 0) + counts.get(name, 0)
+    return max(
+        (2.0**-width * min(TURNED / count, 0.5) for width, count in sums.items() if count), default=0.0
+    )
 
 
 def _counts(path: Path, names: Mapping[str, int], case: Feeds) -> dict[str, int]:
-    """How many numbers these values have in a case."""
+    """Return the number of elements of these values in a case."""
     graph, shapes = with_shapes(path, names)
     with Session(path, optimised=False, lean=True, graph=graph) as session:
-        found = session.run(case)
-    return {name: int(np.prod(found[shape])) for name, shape in shapes.items()}
+        outputs = session.run(case)
+    return {name: int(np.prod(outputs[shape])) for name, shape in shapes.items()}

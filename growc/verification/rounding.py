@@ -1,4 +1,4 @@
-"""A model's own rounding: how far it moves from itself when it is run in another way."""
+"""A model's own rounding: how far its outputs move when it is run in another way."""
 
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ from growc.verification.ort_session import Feeds, Session
 from growc.verification.rounded_values import moves
 
 FLOOR = 1e-6
-"""No difference below this refutes anything."""
+"""The r below which no difference refutes anything."""
 
 SLACK = 20
-"""How many times its own rounding a model may move before a proof of sameness is refuted."""
+"""The factor of its own rounding that a model may move before a proof of sameness is refuted."""
 
 NARROW_SLACK = 5
-"""The same for a model that rounds what it computes to fewer places than float32 has: its own rounding is all
-that a few of these steps, or of its weights' own, make of a result, and no last bit of it.
+"""The same for a model that rounds its results to fewer places than float32 has.
+
+Its own rounding is then the full effect of a few of these steps, or of its weights' steps, rather than that
+of a last bit.
 """
 
 COPY_BYTES = 4 << 30
-"""Nothing is grown once more in wider numbers whose weights would take more than this."""
+"""The most bytes of weights for which a model is grown once more in wider numbers."""
 
 WIDER_BYTES = 1 << 30
-"""No float64 copy is made whose weights would take more than this."""
+"""The most bytes of weights for which a float64 copy is made."""
 
 MOVED = "model with weights moved by their last place"
 
@@ -50,12 +52,11 @@ MOVED = "model with weights moved by their last place"
 class Rounding:
     """A model's own rounding over the cases seen so far.
 
-    largest: the largest r between it and another way to run it (see `ways`).
-    slack: how many times that explains a difference.
-    plain: the largest r between it without graph optimisations and its copies; None where there are not both.
-    unstable: for outputs in which integers or infinities differ between those ways, how many.
-    odd: those of them that are NaN or infinite somewhere in one way, and nowhere in another.
-    notes: which ways could not be taken, and why.
+    largest: the largest r between it and another way to run it (see `ways`). slack: the factor of it that
+    explains a difference. plain: the largest r between it without graph optimisations and its copies; None if
+    there are not both. unstable: for outputs with integers or infinities that differ between those ways,
+    their number. odd: the outputs that are NaN or infinite somewhere in one way, and nowhere in another.
+    notes: the ways that could not be taken, and why.
     """
 
     largest: float = 0.0
@@ -69,13 +70,13 @@ class Rounding:
     def distorted(self) -> bool:
         """Whether graph optimisations make the model compute something else.
 
-        So they do where they move it further than rounding can, by what is measured without them: onnxruntime
-        fuses layer norms with an eps of 1e-5 where it does not find theirs, for example.
+        They do if they move it further than the rounding measured without them can. For example, onnxruntime
+        fuses layer norms with an eps of 1e-5 if it does not find theirs.
         """
         return self.plain is not None and self.largest > limit(self.plain, self.slack)
 
     def add(self, expected: Feeds, seen: Feeds) -> None:
-        """Take in the outputs of one case, run in two ways."""
+        """Add the outputs of one case, run in two ways."""
         for name in expected.keys() & seen.keys():
             report = compare(expected[name], seen[name])
             self.largest = max(self.largest, report.regular)
@@ -85,12 +86,12 @@ class Rounding:
                 self.odd.add(name)
 
     def add_plain(self, expected: Feeds, seen: Feeds) -> None:
-        """Take in the outputs of one case, of the model without graph optimisations and of a copy."""
+        """Add the outputs of one case, of the model without graph optimisations and of a copy."""
         for name in expected.keys() & seen.keys():
             self.plain = max(self.plain or 0.0, compare(expected[name], seen[name]).regular)
 
     def join(self, other: Rounding) -> None:
-        """Other cases."""
+        """Add the rounding over other cases."""
         self.largest = max(self.largest, other.largest)
         if other.plain is not None:
             self.plain = max(self.plain or 0.0, other.plain)
@@ -100,7 +101,7 @@ class Rounding:
         self.notes += [note for note in other.notes if note not in self.notes]
 
     def note(self, label: str, error: GrowError | OSError) -> None:
-        """Remember that a way could not be taken."""
+        """Record that a way could not be taken."""
         reason = str(error)
         if isinstance(error, GrowError):
             reason = "; ".join(note for d in error.diagnostics for note in d.notes or (d.message,))
@@ -111,9 +112,9 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Way:
-    """One more way to run the same model: a copy of it, or its `own` file; `change` is made to its inputs.
+    """Another way to run the same model: a copy of it, or its `own` file. `change` is applied to its inputs.
 
-    graph: what is loaded in the place of the file, and the folder of its weights.
+    graph: the graph loaded in place of the file, and the folder of its weights.
     """
 
     label: str
@@ -124,19 +125,19 @@ class Way:
     graph: tuple[bytes, Path] | None = None
 
     def feeds(self, case: Feeds) -> Feeds:
-        """The inputs of a case."""
+        """Return the inputs of a case."""
         return case if self.change is None else {name: self.change(name, a) for name, a in case.items()}
 
 
 def limit(rounding: float, slack: int = SLACK) -> float:
-    """The r that a model's own rounding explains."""
+    """Return the r that a model's own rounding explains."""
     return max(slack * rounding, FLOOR)
 
 
 def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
-    """The largest r between the ways to run the ONNX file `source` on `cases`; see `ways`.
+    """Return the largest r between the ways to run the ONNX file `source` on `cases`; see `ways`.
 
-    Raises GrowError (G403) where onnxruntime cannot run the model itself.
+    Raises GrowError (G403) if onnxruntime cannot run the model itself.
     """
     rounding = Rounding()
     with runnable(source) as path, ways(source, path, rounding, cases[0]) as others:
@@ -150,31 +151,32 @@ def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
 def ways(
     source: Path, path: Path, rounding: Rounding, case: Feeds, *, optimised: bool = True
 ) -> Iterator[tuple[Way, ...]]:
-    """The other ways to run `source`, of which `path` is what `runnable` gave and `case` one that it takes.
+    """Yield the other ways to run `source`. `path`: the result of `runnable`; `case`: inputs that it takes.
 
-    1. Without onnxruntime's graph optimisations, where it runs `optimised`.
+    1. Without onnxruntime's graph optimisations, if the model runs `optimised`.
     2. With every weight and real input moved by half a unit of its last place, or further: see `moves`.
-    3. Of a model with float32 numbers, a float64 copy, if it takes no more than WIDER_BYTES.
-    What fails is noted in `rounding` and left out.
+    3. For a model with float32 numbers, a float64 copy, if it takes no more than WIDER_BYTES.
+
+    Ways that fail are noted in `rounding` and left out.
     """
-    found = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
+    others = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
     types = SAME if Path(path) == Path(source) else EMULATED
     with scratch_folder() as folder:
         try:
             moved = moves(source, path, case)
             rounding.slack = NARROW_SLACK if moved.narrow else SLACK
             for change in moved.changes:
-                copy = write_copy(source, folder / f"{len(found)}.onnx", types, change)
-                found.append(Way(MOVED, copy, optimised=False, change=change))
+                copy = write_copy(source, folder / f"{len(others)}.onnx", types, change)
+                others.append(Way(MOVED, copy, optimised=False, change=change))
         except (GrowError, OSError) as error:
             rounding.note(MOVED, error)
         single = types is SAME and ir.DataType.FLOAT in float_types(source)
         if single and copy_bytes(source, WIDER) <= WIDER_BYTES:
             try:
-                found.append(Way("float64 copy", path, optimised=False, graph=widened(source)))
+                others.append(Way("float64 copy", path, optimised=False, graph=widened(source)))
             except (GrowError, OSError) as error:
                 rounding.note("float64 copy", error)
-        yield tuple(found)
+        yield tuple(others)
 
 
 def measure(
@@ -185,14 +187,14 @@ def measure(
     for way in others:
         try:
             with Session(way.path, optimised=way.optimised, lean=True, graph=way.graph) as session:
-                kept = []
+                own_outputs = []
                 for k, (case, outputs) in enumerate(zip(cases, expected, strict=True)):
                     seen = session.run(way.feeds(case))
                     rounding.add(outputs, seen)
                     if way.own:
-                        kept.append(seen)
+                        own_outputs.append(seen)
                     elif plain:
                         rounding.add_plain(plain[k], seen)
-                plain = kept or plain
+                plain = own_outputs or plain
         except GrowError as error:
             rounding.note(way.label, error)

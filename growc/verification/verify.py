@@ -1,8 +1,8 @@
-"""Whether a grown model computes what its source does: both are run, and every output is compared.
+"""Verification that a grown model computes what its source does: both are run, and every output is compared.
 
-Knows nothing of the compiler: it gets two files, how resized inputs and outputs show the source's units, and
-the user's inputs if there are any. Definitions of r and of a model's own rounding: the language's reference,
-"what the same means".
+It knows nothing of the compiler. It gets two files, how resized inputs and outputs show the source's units,
+and the user's inputs if any. r and a model's own rounding are defined in the language's reference, "what the
+same means".
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ STEADY = "is one number throughout, whatever is fed: no difference can be seen i
 UNSTABLE = "has integers or infinities that differ between two ways to run the source"
 
 HELD_BYTES = 256 << 20
-"""About how much of the source's outputs is kept while the grown model is run."""
+"""Approximate bytes of the source's outputs that are kept while the grown model is run."""
 
 
 @dataclass(frozen=True)
 class Verification(Shown):
-    """What came of running both models.
+    """The result of running both models.
 
-    max_abs, relative: the largest over all outputs and cases; relative is infinite where an output differs
+    max_abs, relative: the largest over all outputs and cases; relative is infinite if an output differs
         in kind (see OutputReport).
     rounding: the source's own rounding, as an r.
-    cases: how many inputs were run.
+    cases: the number of inputs that were run.
     outputs: one report for each output of the source that the grown model has too, over all cases.
-    unstable: for outputs in which the source's integers or infinities differ between two ways to run it, how
-        many do; `odd`: those of them with NaN or infinities in one way alone.
-    slack: how many times its own rounding explains a difference.
+    unstable: for outputs with integers or infinities of the source that differ between two ways to run it,
+        their number; `odd`: the outputs with NaN or infinities in one way alone.
+    slack: the factor of its own rounding that explains a difference.
     notes: what was not compared or measured, and why.
-    beside: measurements in other ways to run both, by what they are called.
+    beside: measurements in other ways to run both, by their names.
     """
 
     __repr__ = brief
@@ -75,11 +75,11 @@ class Verification(Shown):
         return self.refuting() is not None
 
     def refuting(self) -> tuple[str, Verification] | None:
-        """The first measurement that shows more than rounding can explain, with what it is called."""
+        """Return the first measurement that shows more than rounding can explain, with its name."""
         if any(self._moved(name, report) for name, report in self.outputs.items()):
             return "", self
-        found = ((way, one.refuting()) for way, one in self.beside.items())
-        return next(((seen[0] or way, seen[1]) for way, seen in found if seen), None)
+        refutations = ((way, one.refuting()) for way, one in self.beside.items())
+        return next(((seen[0] or way, seen[1]) for way, seen in refutations if seen), None)
 
     def _moved(self, name: str, report: OutputReport) -> bool:
         strange = report.alien > 0 and name not in self.odd
@@ -89,10 +89,10 @@ class Verification(Shown):
 
 @dataclass
 class Comparison:
-    """The outputs of a source beside those of a result, case by case.
+    """The outputs of a source compared with those of a result, case by case.
 
     maps: how resized outputs show the source's units, by the source's names. renamed: as for `verify`.
-    logits: outputs that are compared as distributions as well. rounding: the source's own.
+    logits: outputs that are also compared as distributions. rounding: the source's own.
     """
 
     maps: Mapping[str, Sequence[OutputMap]]
@@ -104,7 +104,7 @@ class Comparison:
     notes: list[str] = field(default_factory=list)
 
     def add(self, expected: Feeds, grown: Feeds) -> None:
-        """One case more: every output of the source that the grown model is meant to have."""
+        """Add one case: every output of the source that the grown model is meant to have."""
         self.cases += 1
         for name, output in expected.items():
             grown_name = self.renamed.get(name, name)
@@ -119,7 +119,7 @@ class Comparison:
             self.reports.setdefault(name, []).append(report)
 
     def join(self, other: Comparison) -> None:
-        """Other cases, behind these."""
+        """Append other cases."""
         self.cases += other.cases
         for name, reports in other.reports.items():
             self.reports.setdefault(name, []).extend(reports)
@@ -128,7 +128,7 @@ class Comparison:
         self.rounding.join(other.rounding)
 
     def _compared(self, name: str, output: Array, grown: Array | None) -> OutputReport:
-        """How far an output moved, on the source's units; as distributions too where it holds logits."""
+        """Compare an output on the source's units; as distributions too if it holds logits."""
         if grown is None:
             return incomparable("the grown model lacks it")
         try:
@@ -150,7 +150,7 @@ class Comparison:
         return {name: worst(seen) for name, seen in self.reports.items()}
 
     def summed_up(self) -> Verification:
-        """All cases as one measurement."""
+        """Return all cases as one measurement."""
         outputs, rounding = self.outputs, self.rounding
         steady = (f"output `{name}` {STEADY}" for name, report in outputs.items() if report.steady)
         unstable = (
@@ -183,33 +183,33 @@ def verify(
 ) -> Verification:
     """Run the ONNX files `source` and `result` on the same cases, and compare every output of the source.
 
-    The maps are keyed by the source's names; `renamed` gives the result's name for inputs and outputs that
-    have another one there, and None for those that it is meant to lack. Cases come from the file `inputs`,
-    else are drawn: where the result is `narrower` (its tables have lost rows), such as it can run too. One
-    model is in memory at a time, but for that. Outputs among `logits` are compared as distributions as well.
-    `progress` is called with a phrase before every step that takes long.
+    The maps are keyed by the source's names. `renamed` maps renamed inputs and outputs to the result's names,
+    and those that it is meant to lack to None. Cases come from the file `inputs`, else they are drawn. If the
+    result is `narrower` (its tables have lost rows), they are drawn so that it can run them too. One model is
+    in memory at a time, except then. Outputs among `logits` are also compared as distributions. `progress` is
+    called with a phrase before every step that takes long.
 
-    Where onnxruntime's graph optimisations distort the source, both are run without them.
+    If onnxruntime's graph optimisations distort the source, both are run without them.
 
-    Raises GrowError: G403 where onnxruntime cannot run one of them or `inputs` does not fit the source, G310
-    for a file that is no ONNX model.
+    Raises GrowError: G403 if onnxruntime cannot run one of them or `inputs` does not fit the source, G310 for
+    a file that is no ONNX model.
     """
     tell = progress or (lambda phrase: None)
     pair = _Pair(source, result, output_maps, input_maps, renamed, inputs, narrower, logits, tell)
-    found = pair.compared(optimised=True)
-    if not found.rounding.distorted:
-        return found.summed_up()
+    comparison = pair.compared(optimised=True)
+    if not comparison.rounding.distorted:
+        return comparison.summed_up()
     plain = pair.compared(optimised=False).summed_up()
     note = (
         "both were run without onnxruntime's graph optimisations: they change what the source computes "
-        f"(r = {found.rounding.largest:.1e})"
+        f"(r = {comparison.rounding.largest:.1e})"
     )
     return replace(plain, notes=(note, *plain.notes))
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """What `verify` was asked for."""
+    """The arguments of `verify`."""
 
     source: Path
     result: Path
@@ -222,28 +222,28 @@ class _Pair:
     tell: Callable[[str], None]
 
     def compared(self, optimised: bool) -> Comparison:
-        """Both run, with graph optimisations or without."""
-        found = Comparison(self.output_maps, self.renamed, self.logits)
+        """Run both, with graph optimisations or without, and return the comparison."""
+        comparison = Comparison(self.output_maps, self.renamed, self.logits)
         with contextlib.ExitStack() as stack:
             before, after = (stack.enter_context(runnable(model)) for model in (self.source, self.result))
             ports = read_signature(self.result)
             others: Sequence[Way] = ()
             for cases, expected in self.groups(before, self.cases(before, after, ports), optimised):
                 self.tell("measuring the source's own rounding")
-                if not found.cases:
+                if not comparison.cases:
                     others = stack.enter_context(
-                        ways(self.source, before, found.rounding, cases[0], optimised=optimised)
+                        ways(self.source, before, comparison.rounding, cases[0], optimised=optimised)
                     )
-                measure(others, cases, expected, found.rounding)
+                measure(others, cases, expected, comparison.rounding)
                 self.tell("running the grown model")
                 with Session(after, optimised=optimised) as session:
                     for case, outputs in zip(cases, expected, strict=True):
                         feeds = grown_feeds(case, ports, self.input_maps, self.renamed)
-                        found.add(outputs, session.run(feeds))
-        return found
+                        comparison.add(outputs, session.run(feeds))
+        return comparison
 
     def cases(self, before: Path, after: Path, ports: Sequence[Input]) -> list[Feeds] | None:
-        """The cases, where they are known before the source runs."""
+        """Return the cases if they are known before the source runs, else None."""
         if self.inputs is not None:
             return read_inputs(self.inputs, self.source)
         if not self.narrower:
@@ -256,7 +256,9 @@ class _Pair:
     def groups(
         self, source: Path, pending: list[Feeds] | None, optimised: bool
     ) -> Iterator[tuple[list[Feeds], list[Feeds]]]:
-        """The cases and the source's outputs, as many at a time as fit into HELD_BYTES (one at least)."""
+        """Yield the cases and the source's outputs, as many at a time as fit into HELD_BYTES (one at
+        least).
+        """
         while pending is None or pending:
             self.tell("running the source")
             cases: list[Feeds] = []
@@ -264,11 +266,11 @@ class _Pair:
             with Session(source, optimised=optimised) as session:
                 if pending is None:
                     pending = draw(read_signature(self.source), session)
-                held = 0
-                while pending and held < HELD_BYTES:
+                nbytes = 0
+                while pending and nbytes < HELD_BYTES:
                     cases.append(pending[0])
                     expected.append(session.run(pending[0]))
-                    held += sum(output.nbytes for output in expected[-1].values())
+                    nbytes += sum(output.nbytes for output in expected[-1].values())
                     pending = pending[1:]
             yield cases, expected
 
@@ -276,12 +278,12 @@ class _Pair:
 def cases_for_both(
     before: Runner, after: Runner, own: Sequence[Input], ports: Sequence[Input], maps: InputMaps
 ) -> list[Feeds]:
-    """Cases of a source with inputs of its `own`, drawn so that a result with other `ports` can run them too.
+    """Return cases of a source with its `own` inputs, which a result with other `ports` can run too.
 
-    Raises GrowError (G403) where there are none.
+    Raises GrowError (G403) if there are none.
     """
     theirs = {port.name: port for port in ports}
-    numbers = {name: m for name, found in maps.items() for m in found if isinstance(m, NumberMap)}
+    numbers = {name: m for name, axis_maps in maps.items() for m in axis_maps if isinstance(m, NumberMap)}
     drawn = list(own)
     for k, port in enumerate(own):
         if port.name in theirs:
@@ -306,7 +308,9 @@ def grown_feeds(
     maps: InputMaps,
     renamed: Mapping[str, str | None],
 ) -> Feeds:
-    """The source's inputs as the grown model takes them, and values for the inputs that only it has."""
+    """Return the source's inputs as the grown model takes them, and values for the inputs that only it
+    has.
+    """
     wanted = {port.name for port in ports}
     feeds = {}
     for name, array in case.items():

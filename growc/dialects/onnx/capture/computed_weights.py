@@ -1,6 +1,6 @@
 """Computed weights: weights that the graph computes from stored tensors by a function that is not linear.
 
-No change of the stored tensors may give the weight that is wanted: a copied unit counts twice in a norm over
+No change of the stored tensors may give the weight that is wanted. A copied unit counts twice in a norm over
 it (weight norm), and a function of a share of a unit is not that share of the function. While the model is
 analysed, an initializer replaces the computed value, in bodies too. If the initializer changes, the file
 stores it as a weight; if not, the computation stays.

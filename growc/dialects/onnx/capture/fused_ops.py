@@ -130,7 +130,7 @@ class Fused:
         again = Lowering(operands, attributes, self.lowering.name)
         wanted = dict(zip(self.node.outputs, self.rule(again), strict=False))
         bound: dict[ir.Value, ir.Value] = {}
-        if not all(_same(wanted[old], made, places, bound) for old, made in self.outputs):
+        if not all(_same(wanted[old], plain, places, bound) for old, plain in self.outputs):
             message = f"`{self.lowering.name}` ({self.node.op_type}) cannot take on the change as one node"
             raise GrowError(Diagnostic("G308", message, notes=("its parts need different things",)))
         for i, place in enumerate(places):
@@ -149,13 +149,13 @@ class Fused:
         old = self.lowering
         inputs = [None if v is None else value(v) for v in old.inputs]
         carried = {own: (node(part), its) for own, (part, its) in old.carried.items()}
-        made = [*map(node, old.made)]
+        parts = [*map(node, old.made)]
         alone = ir.GraphView([], [], nodes=[self.node]).clone()
         again = alone[0]
         alone.remove(again)
         outputs = [(again.outputs[k.index() or 0], value(v)) for k, v in self.outputs]
         within = [{k: node(maker) for k, maker in makers.items()} for makers in self.within]
-        lowering = Lowering(inputs, old.attributes, old.name, made, carried)
+        lowering = Lowering(inputs, old.attributes, old.name, parts, carried)
         return Fused(again, self.rule, lowering, outputs, dict(self.before), within)
 
     def copies(
@@ -177,7 +177,7 @@ class Fused:
             return [self]
         ends = [v for part in self.lowering.made for v in part.outputs if v in data]
         behind = {v: v for part in self.lowering.made if part not in gone for v in part.outputs}
-        if all(made in behind for _, made in self.outputs):
+        if all(result in behind for _, result in self.outputs):
             return [self._copy(behind)]
         return [self._copy(values) for values in placed if all(v in values for v in ends)]
 
@@ -193,11 +193,11 @@ class Fused:
             given = {} if copy is None else {maker: copy.inputs[k] for k, maker in makers.items()}
             for maker, operand in given.items():
                 parts.setdefault(maker, None if operand is None else operand.producer())
-        made = [copy for part in self.lowering.made if (copy := parts[part]) is not None]
+        copies = [copy for part in self.lowering.made if (copy := parts[part]) is not None]
         name = _name([copy for part, copy in parts.items() if copy is not None and part.outputs[0] in values])
         attributes = ((own, parts[part], its) for own, (part, its) in self.lowering.carried.items())
         carried = {own: (copy, its) for own, copy, its in attributes if copy is not None}
-        lowering = Lowering(self.lowering.inputs, self.lowering.attributes, name, made, carried)
+        lowering = Lowering(self.lowering.inputs, self.lowering.attributes, name, copies, carried)
         node = ir.Node(
             self.node.domain,
             self.node.op_type,
@@ -216,15 +216,17 @@ class Fused:
                 pairs.append((new, values[value]))
         for new, old in zip(node.outputs, self.node.outputs, strict=True):
             new.name = new.name or ("" if old.name == "" else f"{name}.{old.name}")
-        return Fused(node, self.rule, lowering, pairs, dict(self.before), [_within(n, made) for n in made])
+        return Fused(
+            node, self.rule, lowering, pairs, dict(self.before), [_within(n, copies) for n in copies]
+        )
 
     def _insert(self) -> None:
         last = next(part for part in reversed(self.lowering.made) if part.graph is not None)
         assert last.graph is not None  # parts without readers were removed when layers moved
         last.graph.insert_after(last, self.node)
-        for old, made in self.outputs:
-            old.name, old.shape, old.type = made.name, made.shape, made.type
-            made.replace_all_uses_with(old, replace_graph_outputs=True)
+        for old, plain in self.outputs:
+            old.name, old.shape, old.type = plain.name, plain.shape, plain.type
+            plain.replace_all_uses_with(old, replace_graph_outputs=True)
 
 
 def lower(model: ir.Model, rules: Rules) -> list[Fused]:
@@ -277,7 +279,7 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
         return None
     results = [*results, *[None] * len(node.outputs)][: len(node.outputs)]
     pairs = list(zip(node.outputs, results, strict=True))
-    read = [made for old, made in pairs if old.uses() or old.is_graph_output()]
+    read = [plain for old, plain in pairs if old.uses() or old.is_graph_output()]
     alive = makers(read, lowering.made)
     unseen = _unseen(lowering, alive)
     if None in read or (unseen and any(part.domain == "growc" for part in alive)):
@@ -286,23 +288,23 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     if unseen:
         detach([part for part in lowering.made if part not in alive])
         lowering.made = [part for part in lowering.made if part in alive]
-        pairs = [(old, made) for old, made in pairs if made in read]
+        pairs = [(old, plain) for old, plain in pairs if plain in read]
     graph = node.graph
     assert graph is not None
     graph.insert_before(node, lowering.made)
     for part in lowering.made:
         part.meta[PART_OF] = op_name(node)
-    outputs = [(old, made) for old, made in pairs if made is not None]
-    for old, made in outputs:
-        made.name, made.shape, made.type = old.name, old.shape, old.type
-        old.replace_all_uses_with(made, replace_graph_outputs=True)
+    outputs = [(old, plain) for old, plain in pairs if plain is not None]
+    for old, plain in outputs:
+        plain.name, plain.shape, plain.type = old.name, old.shape, old.type
+        old.replace_all_uses_with(plain, replace_graph_outputs=True)
     graph.remove(node, safe=True)
-    made = lowering.made
+    plain = lowering.made
     if unseen:
-        for k, part in enumerate(made[:-1]):  # they stay in the file, so each needs its own name
+        for k, part in enumerate(plain[:-1]):  # they stay in the file, so each needs its own name
             part.name = f"{lowering.name}.{part.op_type}.{k}"
         return None
-    return Fused(node, rule, lowering, outputs, _carried(lowering), [_within(n, made) for n in made])
+    return Fused(node, rule, lowering, outputs, _carried(lowering), [_within(n, plain) for n in plain])
 
 
 def makers(results: Collection[ir.Value | None], parts: Sequence[ir.Node]) -> set[ir.Node]:

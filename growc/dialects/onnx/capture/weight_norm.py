@@ -68,8 +68,8 @@ def weight_norm(folded: Folded) -> WeightNorm | None:
     assert isinstance(factor, ir.Value), "of several sums none has this exponent"
     length, places = _spread(factor, len(shape))
     sizes = dict(zip(places, _shape(length), strict=True))
-    kept = tuple(1 if axis in squares.axes else size for axis, size in enumerate(shape))
-    if min(places, default=0) < 0 or tuple(sizes.get(axis, 1) for axis in range(len(shape))) != kept:
+    norm_shape = tuple(1 if axis in squares.axes else size for axis, size in enumerate(shape))
+    if min(places, default=0) < 0 or tuple(sizes.get(axis, 1) for axis in range(len(shape))) != norm_shape:
         return None
     return WeightNorm(squares.of, length, squares.axes, places)
 

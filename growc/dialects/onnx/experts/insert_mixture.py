@@ -54,13 +54,13 @@ class _Inserting(Writer):
         self.stem = _stem([use.name for use in self.network.stacks]) or f"{self.network.gives.name}."
 
     def run(self) -> list[ir.Node]:
-        network, there = self.network, self.there
-        replaced = [*map(there.node_of, network.nodes)]
+        network, clone = self.network, self.there
+        replaced = [*map(clone.node_of, network.nodes)]
         for node in network.nodes:
             self.widened(node)
         for node in network.shapes:
             self.without_experts(node)
-        gives = there.value_of(network.gives)
+        gives = clone.value_of(network.gives)
         mixed = self.combined(self.many[network.gives], self.gates(), network.gives.rank)
         mixed.type, mixed.shape = gives.type, gives.shape
         gives.replace_all_uses_with(mixed, replace_graph_outputs=True)

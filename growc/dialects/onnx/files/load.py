@@ -222,9 +222,9 @@ def write_inline(
     `tensors` are computed when they are written. Their initializers in `proto` are stubs; `proto` is changed.
     """
     stubs = [t for t in proto.graph.initializer if t.name in tensors]
-    kept = [t for t in proto.graph.initializer if t.name not in tensors]
+    others = [t for t in proto.graph.initializer if t.name not in tensors]
     del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
+    proto.graph.initializer.extend(others)
     heads = [
         onnx.TensorProto(dims=t.dims, data_type=t.data_type, name=t.name).SerializeToString() for t in stubs
     ]

@@ -1,8 +1,8 @@
 """Projections that compute queries, keys and values head by head: reordered rows and plain splits.
 
 Needs: the packed projections whose parts must stand apart (growc.passes.heads.unpack_qkv). Gives: a copy of
-the model with a Split of the packed value, and a Reshape and a Transpose of each part, in place of the nodes
-that cut it before. Stored tensors stay; their `meta` tells the order of their rows.
+the model with a Split of the packed value, and a Reshape and a Transpose of each part. These replace the
+nodes that cut it before. Stored tensors stay; their `meta` tells the order of their rows.
 """
 
 from __future__ import annotations

@@ -337,13 +337,13 @@ class _Copying:
     def mean(self, value: ir.Value) -> ir.Value | None:
         """Return the mean of a stored tensor over the merged layers; None if it holds no real numbers."""
         own = self.place[1]
-        tensors = [(layer, value if layer == own else known.get(value)) for layer, known in self.merged]
-        tensor = mean_tensor(self.place, tensors)
+        by_layer = [(layer, value if layer == own else known.get(value)) for layer, known in self.merged]
+        tensor = mean_tensor(self.place, by_layer)
         if tensor is None:
             return None
-        made = self.initializer(value, tensor)
-        made.meta[MEAN_OF] = tuple("" if other is None else other.name for _, other in tensors)
-        return made
+        merged = self.initializer(value, tensor)
+        merged.meta[MEAN_OF] = tuple("" if other is None else other.name for _, other in by_layer)
+        return merged
 
     def dequantised(self, node: ir.Node, stored: Stored) -> ir.Node:
         """Copy the node that computes a quantised weight, with integers that stand for zero."""

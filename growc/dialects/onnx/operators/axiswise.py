@@ -79,9 +79,9 @@ def reduce(site: Site) -> Line:
 def fold_whole(site: Site) -> Line:
     """Reductions that neither pass factors on nor follow from fewer units, whatever the units' order."""
     reduction = reduce(site)
-    kept = {t for t in reduction.outputs[0] or () if t != "1"}
+    remaining = {t for t in reduction.outputs[0] or () if t != "1"}
     source = reduction.inputs[0] or ()
-    terms = [t if t in kept else f"{t}~" if _static(site, k) else "_" for k, t in enumerate(source)]
+    terms = [t if t in remaining else f"{t}~" if _static(site, k) else "_" for k, t in enumerate(source)]
     return reduction if reduction.treatment else line([terms, *rest(site)], [reduction.outputs[0] or ()])
 
 

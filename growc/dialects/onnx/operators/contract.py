@@ -36,8 +36,8 @@ def fused_matmul(site: Site) -> Line:
         logical = [broadcast_label(f"e{i}", s, result[i]) for i, s in zip(stacked, sizes, strict=False)]
         logical += list(own) if operand.rank > 1 else ["k"]
         inputs.append([logical[order.index(i)] for i in range(operand.rank)])
-    kept = [*["m"] * (a.rank > 1), *["n"] * (b.rank > 1)]
-    return line(inputs, [[*(f"e{i}" for i in range(lead)), *kept]])
+    result_axes = [*["m"] * (a.rank > 1), *["n"] * (b.rank > 1)]
+    return line(inputs, [[*(f"e{i}" for i in range(lead)), *result_axes]])
 
 
 def einsum(site: Site) -> Line:
@@ -129,7 +129,7 @@ def recurrent(site: Site) -> Line:
         state,
     ]
     inputs += [gates(7, "p")]
-    kept = [t if o is not None else None for t, o in zip(inputs, site.inputs, strict=False)]
+    present = [t if o is not None else None for t, o in zip(inputs, site.inputs, strict=False)]
     first_result: list[Term] = ["_", "_", "_", "h"]
     outputs = [first_result if n == 0 else state for n in range(len(site.outputs))]
     state_operands = tuple(n for n in range(len(site.inputs)) if n != 2)
@@ -137,4 +137,4 @@ def recurrent(site: Site) -> Line:
         Product((0,), (1,), (*places(0, range(3)), *places(1, range(2)))),
         Product(state_operands, (2,), (*places(0, range(2)), *places(2, range(3)))),
     )
-    return replace(line(kept, outputs, **label_sizes), alike=(("h", "k"),), sums=sums)
+    return replace(line(present, outputs, **label_sizes), alike=(("h", "k"),), sums=sums)

@@ -32,7 +32,7 @@ def pairwise(operands: Sequence[Letters], result: Letters) -> list[str]:
     for i, part in enumerate(operands[1:], 1):
         later = {letter for other in (*operands[i + 1 :], result) for letter in other}
         both = dict.fromkeys([*current, *part])
-        kept = result if i == len(operands) - 1 else [letter for letter in both if letter in later]
-        equations.append(spell([current, part], kept))
-        current = kept
+        letters = result if i == len(operands) - 1 else [letter for letter in both if letter in later]
+        equations.append(spell([current, part], letters))
+        current = letters
     return equations

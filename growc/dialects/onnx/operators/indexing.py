@@ -158,11 +158,13 @@ def gather_nd(site: Site) -> Line:
     if depth == 1 and not batch:
         return _chosen(site, 0, indices.rank - 1)
     terms: list[Term] = names("a", data.rank)
-    kept = terms[batch + depth :]
+    trailing = terms[batch + depth :]
     known = site.known(1) or ()
     chosen = ["_" if any((k[..., i] < 0).any() for k in known) else "#" for i in range(depth)]
     index = ["_"] * batch + names("i", indices.rank - 1)[batch:]
-    return line([["_"] * batch + chosen + kept, [*index, "_"]], [["_"] * batch + index[batch:] + kept])
+    return line(
+        [["_"] * batch + chosen + trailing, [*index, "_"]], [["_"] * batch + index[batch:] + trailing]
+    )
 
 
 def scatter_nd(site: Site) -> Line:
@@ -171,9 +173,9 @@ def scatter_nd(site: Site) -> Line:
     if site.attribute("reduction", "none") not in ("none", "add"):
         return opaque(site)
     depth = indices.shape[-1][0]
-    kept: list[Term] = names("a", data.rank)[depth:]
-    whole: list[Term] = [*("_" for _ in range(depth)), *kept]
-    lead: list[Term] = ["_"] * (updates.rank - len(kept))
+    trailing: list[Term] = names("a", data.rank)[depth:]
+    whole: list[Term] = [*("_" for _ in range(depth)), *trailing]
+    lead: list[Term] = ["_"] * (updates.rank - len(trailing))
     grid: list[Term] = ["_"] * indices.rank
     sizes: dict[str, Size] = {}
     for axis, begin in enumerate(counted(site.node)):
@@ -185,7 +187,7 @@ def scatter_nd(site: Site) -> Line:
         elif len(set(size)) == 1 and len(set(out)) == 1:
             whole[axis], lead[axis] = segments(axis, size, begin, out, sizes)
             grid[axis] = lead[axis]
-    return line([whole, grid, [*lead, *kept]], [whole], **sizes)
+    return line([whole, grid, [*lead, *trailing]], [whole], **sizes)
 
 
 def gather_elements(site: Site) -> Line:

@@ -97,8 +97,8 @@ def concat(site: Site) -> Line:
     terms = names("a", first(site).rank)
     parts: list[Term] = names("p", len(site.inputs))
     inputs: list[Sequence[Term]] = [[*terms[:axis], p, *terms[axis + 1 :]] for p in parts]
-    kept = [p for p, o in zip(parts, site.inputs, strict=True) if o and o.sizes and any(o.sizes[axis])]
-    whole: Term = ("+", tuple(kept)) if len(kept) > 1 else (kept or ["_"])[0]
+    nonempty = [p for p, o in zip(parts, site.inputs, strict=True) if o and o.sizes and any(o.sizes[axis])]
+    whole: Term = ("+", tuple(nonempty)) if len(nonempty) > 1 else (nonempty or ["_"])[0]
     return line(inputs, [[*terms[:axis], whole, *terms[axis + 1 :]]])
 
 

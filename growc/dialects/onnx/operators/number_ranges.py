@@ -1,8 +1,8 @@
 """Ranges of operators' results, derived from the ranges of their operands.
 
-growc.passes.dataflow.ranges uses these rows, and traits and laws where there is no row. The operands 1 and 2
-of `Where` are restricted by its condition: in `where(x < 8, a, f(x))`, f sees numbers from 8 on, as long as
-only elementwise operators stand between.
+growc.passes.dataflow.ranges uses these rows, and traits and laws where there is no row. The condition of
+`Where` restricts its other operands. In `where(x < 8, a, f(x))`, f sees numbers from 8 on, as long as only
+elementwise operators stand between.
 
 Several operators also have a row in growc.dialects.onnx.operators.unit_images, which is no copy. A pole is a
 number here (infinity); units are no numbers behind it. Here x + x and x · x are a sum and a product of any

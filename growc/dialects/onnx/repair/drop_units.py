@@ -19,18 +19,18 @@ def left_out(graph: Graph, taken: Taken, writer: Writer) -> None:
     for node in graph.nodes:
         if node.op == "Split" and node in taken.numbers:
             _cut_singly(node, taken, writer)
-    for node, kept in taken.left.items():
+    for node, remaining in taken.left.items():
         origin = writer.there.node_of(node)
-        if len(kept) > 1:
-            for i, value in enumerate([origin.inputs[k] for k in kept]):
+        if len(remaining) > 1:
+            for i, value in enumerate([origin.inputs[k] for k in remaining]):
                 origin.replace_input_with(i, value)
-            origin.resize_inputs(len(kept))
+            origin.resize_inputs(len(remaining))
         elif origin.outputs[0].is_graph_output():
-            origin.replace_input_with(0, origin.inputs[kept[0]])
+            origin.replace_input_with(0, origin.inputs[remaining[0]])
             origin.op_type = "Identity"
             origin.resize_inputs(1)
         else:
-            term = origin.inputs[kept[0]]
+            term = origin.inputs[remaining[0]]
             assert term is not None
             origin.outputs[0].replace_all_uses_with(term)
 

@@ -39,8 +39,8 @@ def listed(
     if (not listing.reshapes and -1 in entries) or entries.count(-1) > 1:
         return []
     patches = [Patch({i: tuple(entries)})]
-    kept = [k for k, e in enumerate(entries) if e is None]
-    dynamic = [k for k in kept if k in inferred or not listing.is_static(k, wanted[k])]
+    unchanged = [k for k, e in enumerate(entries) if e is None]
+    dynamic = [k for k in unchanged if k in inferred or not listing.is_static(k, wanted[k])]
     if listing.reshapes and len(dynamic) <= 1 and -1 not in entries:
         fixed = [-1 if k in dynamic else 0 if e == 0 else wanted[k][0] for k, e in enumerate(entries)]
         patches.insert(0, Patch({i: tuple(fixed)}))
@@ -72,15 +72,15 @@ class _Listing:
 
     def entry(self, axis: int, size: Size, rank: int) -> Entry:
         """Return the new element."""
-        now, source = self.now(axis), self.source
+        current, source = self.now(axis), self.source
         at = axis - rank + len(source or ())
         stays = source is not None and at >= 0 and source[at] == size
-        if self.node.op == "Expand" and now is not None and set(now) == {1} and stays:
+        if self.node.op == "Expand" and current is not None and set(current) == {1} and stays:
             return None  # a 1 keeps the size of the operand
         zeros = self.reshapes and not self.node.attributes.get("allowzero", 0)
-        if zeros and now is not None and not any(now) and (source or ())[axis : axis + 1] == (size,):
+        if zeros and current is not None and not any(current) and (source or ())[axis : axis + 1] == (size,):
             return 0  # a 0 copies the size of the operand
-        if now == size or self.is_inferred(axis, size):
+        if current == size or self.is_inferred(axis, size):
             return None  # at other points it may be another size
         part = part_of(self.value, axis, size, self.sim)
         if part is not None and not self.is_static(axis, size):

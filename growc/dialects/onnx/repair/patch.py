@@ -85,10 +85,10 @@ def part_of(value: Value | None, k: int, wanted: Size, sim: Simulation) -> Part 
     if known is None or known[0].dtype.kind not in "iu" or any(k >= n.size for n in known if whole is None):
         return None
     at = k if whole is None else 0
-    now = [int(n.reshape(-1)[at]) for n in known]
-    if not all(n > 0 for n in now):
+    numbers = [int(n.reshape(-1)[at]) for n in known]
+    if not all(n > 0 for n in numbers):
         return None
-    factors = {Fraction(w, n) for w, n in zip(wanted, now, strict=True)}
+    factors = {Fraction(w, n) for w, n in zip(wanted, numbers, strict=True)}
     return Part(factors.pop(), whole) if len(factors) == 1 else None
 
 

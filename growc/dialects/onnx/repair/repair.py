@@ -92,10 +92,10 @@ class Mender:
         """Run a node with a patch that gives its results the demanded sizes. Raises GrowError (G308)."""
         instance = self.instances.get(node)
         if self.is_taken(node):
-            kept = node.inputs[next(iter(self.done.taken.left.get(node, (0,))))]
+            operand = node.inputs[next(iter(self.done.taken.left.get(node, (0,))))]
             sim.sizes.update((out, self.wants.demand(out)) for out in node.outputs)
-            if kept in sim.types:
-                sim.types.update(dict.fromkeys(node.outputs, sim.types[kept]))
+            if operand in sim.types:
+                sim.types.update(dict.fromkeys(node.outputs, sim.types[operand]))
             return
         if instance is None or all(o.sizes is None for o in node.outputs):
             self.shape_arithmetic(node, sim, run)

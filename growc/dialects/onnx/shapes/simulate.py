@@ -161,12 +161,14 @@ def _run(
         types = tuple(_told(node.input(i), known[i], point, done) for i in range(count))
         blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
         told_types = [None] * len(node.outputs) if blind else simulator.infer(node, alike, types, known)
-        for k, (out, told) in enumerate(zip(node.outputs, told_types, strict=True)):
-            if told is not None and told.element:
-                done.types[out] = _element_of(node, k, told.element, simulator, done)
+        for k, (out, inferred_type) in enumerate(zip(node.outputs, told_types, strict=True)):
+            if inferred_type is not None and inferred_type.element:
+                done.types[out] = _element_of(node, k, inferred_type.element, simulator, done)
         length = done.counts.get(node.outputs[0])
         at = None if length is None else length[point]
-        inferred.append([None if told is None else told.at(at) for told in told_types])
+        inferred.append(
+            [None if inferred_type is None else inferred_type.at(at) for inferred_type in told_types]
+        )
         if node.has(VIEW):
             _check_reshape(node, point, done, inferred[-1][0])
     for i, out in enumerate(node.outputs):
@@ -180,10 +182,10 @@ def _run(
             done.types[out] = int(kind.dtype)
         done.known.pop(out, None)  # left by a run with other operands
         if all(v is not None for v in values):
-            kept = tuple(v[i] for v in values if v is not None)
-            limit = MAX_FLOATS if kept[0].dtype.kind == "f" else MAX_INTEGERS
-            if out.known is not None or all(k.size <= limit for k in kept):
-                done.known[out] = kept
+            point_values = tuple(v[i] for v in values if v is not None)
+            limit = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
+            if out.known is not None or all(k.size <= limit for k in point_values):
+                done.known[out] = point_values
 
 
 def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, ...] | None) -> None:
@@ -212,8 +214,10 @@ def _element_of(node: Node, result: int, element: int, simulator: Simulator, don
 
 
 def _of_one_type(schema: Any, operand: int, result: int) -> bool:
-    given, made = schema.inputs, schema.outputs
-    return bool(given[min(operand, len(given) - 1)].type_str == made[min(result, len(made) - 1)].type_str)
+    operands, results = schema.inputs, schema.outputs
+    return bool(
+        operands[min(operand, len(operands) - 1)].type_str == results[min(result, len(results) - 1)].type_str
+    )
 
 
 def _element(array: Array) -> int:

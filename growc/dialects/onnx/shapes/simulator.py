@@ -130,9 +130,9 @@ class Simulator:
             changed.CopyFrom(alike.proto)
             changed.op_type = op or changed.op_type
             changed.input.extend(f"i{i}" for i in range(len(node.inputs), operands))
-            kept = [a for a in alike.proto.attribute if a.name not in attributes]
+            unchanged = [a for a in alike.proto.attribute if a.name not in attributes]
             del changed.attribute[:]
-            changed.attribute.extend(kept)
+            changed.attribute.extend(unchanged)
             new_attributes = (
                 onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v is not None
             )
@@ -172,13 +172,13 @@ class Simulator:
             inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, None, imports)
         except Exception as cause:  # onnx raises several unrelated types if sizes do not fit
             raise ContradictionError(node, str(cause).strip().splitlines()[-1]) from cause
-        told = [_told(inferred.get(f"o{i}")) for i in range(len(node.outputs))]
-        if any(t is not None and t.sizes is not None for t in told):
-            return told
+        types_told = [_told(inferred.get(f"o{i}")) for i in range(len(node.outputs))]
+        if any(t is not None and t.sizes is not None for t in types_told):
+            return types_told
         own = _own_results(
             node, proto, operands
         )  # onnx infers no shape for some operators with a function body
-        return [a or b for a, b in zip(own, told, strict=True)]
+        return [a or b for a, b in zip(own, types_told, strict=True)]
 
     def evaluate(self, node: Node, alike: Alike, inputs: list[Array | None]) -> list[Array] | None:
         """Return the node's results by onnx's reference operators; None if it cannot be evaluated."""
