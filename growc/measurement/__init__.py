@@ -1,1 +1,1 @@
-"""Measures importance: how much each unit and each layer adds, on calibration data."""
+"""Measurement of importance: how much each unit and each layer adds, on calibration data."""

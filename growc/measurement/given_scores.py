@@ -1,9 +1,9 @@
-"""Scores that a file says of units and layers: one's own, whatever they were made of (`by scores "FILE"`).
+"""Scores of units and layers from a user's file, whatever they were computed from (`by scores "FILE"`).
 
-The file is a `.npz` with a vector for every index space, by the name that `growc measure` gives it: `ffn.0`,
-`ffn.1`, … in the order of the model, `layers.0` for its first run of layers, `axis 0 of NAME` for that axis
-of a parameter. An array `ffn` has those of all spaces, one behind the other in its first axis, or of the only
-one; a `.npy` is such an array for the axis of the statement.
+The file is a `.npz` with a vector for every index space, by the name that `growc measure` gives it. These are
+`ffn.0`, `ffn.1`, … in the order of the model, `layers.0` for its first run of layers, and `axis 0 of NAME`
+for that axis of a parameter. An array `ffn` has the vectors of all spaces, one behind the other in its first
+axis, or the vector of the only one. A `.npy` is such an array for the axis of the statement.
 """
 
 from __future__ import annotations
@@ -30,33 +30,36 @@ if TYPE_CHECKING:
 
 
 def given_tables(c: Analysis, axis: AxisRef, file: Text) -> tuple[Tables, list[str]]:
-    """The scores of the units of an axis of the source, and the names of spaces that have none. Raises
-    GrowError (G313) for what are no scores.
+    """Return the scores of the units of an axis of the source, and the names of spaces without scores.
+
+    Raises GrowError (G313) for data that are no scores.
     """
     spaces = _spaces(c, axis)
     sizes = {name: int(np.prod([s.size[0] for s in own], dtype=np.int64)) for name, own in spaces.items()}
-    found: dict[Space, list[Table]] = {}
+    tables: dict[Space, list[Table]] = {}
     given = _given(file, axis.name, sizes)
     for name, values in given.items():
         own = [find(s) for s in spaces[name]]
         table = Table(own, values.reshape([s.size[0] for s in own]))
         for atom in dict.fromkeys(atoms_of(own)):
-            found.setdefault(atom, []).append(table)
-    return found, [name for name in spaces if name not in given]
+            tables.setdefault(atom, []).append(table)
+    return tables, [name for name in spaces if name not in given]
 
 
 def given_layers(c: Analysis, file: Text) -> list[list[float | None]]:
-    """The scores of the layers of every run of the source. Raises GrowError (G313) for what are none."""
+    """Return the scores of the layers of every run of the source. Raises GrowError (G313) for invalid
+    scores.
+    """
     counts = {f"layers.{k}": len(run.layers) for k, run in enumerate(c.layers.runs)}
-    found = _given(file, "layers", counts)
-    return [[*found[name].tolist()] if name in found else [None] * count for name, count in counts.items()]
+    scores = _given(file, "layers", counts)
+    return [[*scores[name].tolist()] if name in scores else [None] * count for name, count in counts.items()]
 
 
 def _spaces(c: Analysis, axis: AxisRef) -> Mapping[str, Sequence[Space]]:
-    """The index spaces that an axis means, each by its name in a file."""
+    """Return the index spaces that an axis means, each by its name in a file."""
     if not isinstance(axis, TensorAxis):
-        found = targets_of(axis, c.roles, c.axes)
-        return {f"{axis.name}.{k}": target.spaces for k, target in enumerate(found)}
+        targets = targets_of(axis, c.roles, c.axes)
+        return {f"{axis.name}.{k}": target.spaces for k, target in enumerate(targets)}
     known = re.compile(glob(axis.glob))
     uses = [u for u in c.graph.uses() if u.weight is not None and known.fullmatch(u.weight.name)]
     return {
@@ -67,7 +70,7 @@ def _spaces(c: Analysis, axis: AxisRef) -> Mapping[str, Sequence[Space]]:
 
 
 def _given(file: Text, axis: str, sizes: Mapping[str, int]) -> Mapping[str, Floats]:
-    """The vectors of a file by the names of spaces, which have these sizes; those of one at least."""
+    """Return the vectors of a file by the names of spaces, which have these sizes; at least one."""
     shown = f"`{file.value}`"
 
     def wrong(message: str, note: str = "", remedy: str = "") -> GrowError:
@@ -88,20 +91,20 @@ def _given(file: Text, axis: str, sizes: Mapping[str, int]) -> Mapping[str, Floa
                 f"a row for each of {few(list(sizes))}",
             )
         arrays = dict(zip(sizes, rows, strict=True))
-    found = {name: arrays[name] for name in sizes if name in arrays}
-    if not found:
+    vectors = {name: arrays[name] for name in sizes if name in arrays}
+    if not vectors:
         near = nearest(next(iter(sizes), axis), arrays)
         has = f"it has {few(sorted(arrays))}" if arrays else "it is empty"
         remedy = f"did you mean `{near}`?" if near else ""
         raise wrong(f"{shown} has no scores of `{axis}`: none of {few(list(sizes))}", has, remedy)
-    for name, values in found.items():
+    for name, values in vectors.items():
         if problem := _problem(values, sizes[name]):
             raise wrong(f"`{name}` of {shown} {problem}")
-    return {name: values.astype(np.float64) for name, values in found.items()}
+    return {name: values.astype(np.float64) for name, values in vectors.items()}
 
 
 def _problem(values: Array, size: int) -> str:
-    """Why an array is no vector of scores; nothing where it is one."""
+    """Return why an array is no vector of scores; an empty string if it is one."""
     if values.dtype.kind not in "biuf":
         return f"holds {values.dtype}, and scores are real numbers"
     if values.ndim != 1 or len(values) != size:
@@ -112,6 +115,6 @@ def _problem(values: Array, size: int) -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """The first of some names."""
+    """Return the first of some names, as text."""
     shown = ", ".join(f"`{name}`" for name in names[:4])
     return shown + (f" and {len(names) - 4} more" if len(names) > 4 else "")

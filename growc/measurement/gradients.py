@@ -1,9 +1,9 @@
 """Gradient times weight: how far the loss would move without a unit, to first order (`by taylor on "FILE"`).
 
 Needs: the analysis of a model that torch runs, and inputs. Gives: for every unit the mean over samples of the
-sum, over the weights that make or read it, of (Σ ∂L/∂w · w)², the inner sum over what the weight has of the
-unit (Molchanov et al. 2019, equation 8, added up over weights as for coupled layers). L is the loss of next
-tokens. Sums are kept as other scores are: what was interrupted goes on from there.
+sum, over the weights that make or read it, of (Σ ∂L/∂w · w)². The inner sum runs over the weight's elements
+of the unit (Molchanov et al. 2019, equation 8, added up over weights as for coupled layers). L is the loss of
+next tokens. Sums are kept as other scores are: an interrupted measurement continues from there.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ Units = tuple[Space, ...]
 
 
 def taylor_tables(c: Analysis, data: Path, *, keeps: bool, progress: Progress) -> Tables:
-    """The scores of all units of a model.
+    """Return the scores of all units of a model.
 
-    Raises GrowError: G309 where there are no gradients, G313 where there is no loss, G403 where inputs do not
-    fit.
+    Raises GrowError: G309 if there are no gradients, G313 if there is no loss, G403 if inputs do not fit.
     """
     from growc.dialects.onnx.model import OnnxModel
 
@@ -57,21 +56,21 @@ def taylor_tables(c: Analysis, data: Path, *, keeps: bool, progress: Progress) -
     samples = list(_samples(c, data))
     scores = Scores(mark(c, data, None, TAYLOR), len(samples))
     path = cache_path(c.path, TAYLOR) if c.path.exists() else None
-    found = None if path is None else read_scores(path)
-    if found is not None and found.fingerprint == scores.fingerprint:
-        scores = found
+    cached = None if path is None else read_scores(path)
+    if cached is not None and cached.fingerprint == scores.fingerprint:
+        scores = cached
     if scores.done < len(samples):
         _run(c, wanted, samples, scores, path if keeps else None, progress)
     tables = [Table(units, values) for units, values in zip(wanted, scores.values(TAYLOR), strict=True)]
-    made: dict[Space, list[Table]] = {}
+    by_atom: dict[Space, list[Table]] = {}
     for table in tables:
         for atom in table.spaces:
-            made.setdefault(atom, []).append(table)
-    return made
+            by_atom.setdefault(atom, []).append(table)
+    return by_atom
 
 
 def _samples(c: Analysis, data: Path) -> Iterator[Feeds]:
-    """The inputs, one row at a time where the model takes that."""
+    """Yield the inputs, one row at a time if the model takes that."""
     signature = read_signature(c.model.file(c.path))
     fixed = any(isinstance(port.dims[0], int) and port.dims[0] > 0 for port in signature if port.dims)
     for case in cases_in(data, signature, lenient=c.model.lenient):
@@ -83,51 +82,53 @@ def _samples(c: Analysis, data: Path) -> Iterator[Feeds]:
 
 
 def _wanted(c: Analysis) -> dict[Units, list[tuple[Value, Sequence[int]]]]:
-    """Whatever a statement may rank: each atom, and the product that each name means; with the weights that
-    bear it, and their axes.
+    """Return all units that a statement may rank, with the weights that bear them, and their axes.
+
+    These are each atom, and the product that each name means.
     """
     uses = _uses(c)
-    named = (tuple(map(find, axis.spaces)) for found in c.roles.axes.values() for axis in found)
+    named = (tuple(map(find, axis.spaces)) for bearers in c.roles.axes.values() for axis in bearers)
     products = [tuple(a for a in units if a.size[0] > 1) for units in named]
     atoms = [(a,) for u in uses for a in atoms_of(c.axes.of(u)) if a.static and a.size[0] > 1]
-    found: dict[Units, list[tuple[Value, Sequence[int]]]] = {}
+    bearers: dict[Units, list[tuple[Value, Sequence[int]]]] = {}
     for units in dict.fromkeys([*products, *atoms]):
         for use in uses if units else ():
             spaces = c.axes.of(use)
             bearing = [k for k, s in enumerate(spaces) if any(x in units for x in leaves(s))]
             own = set(atoms_of(spaces[k] for k in bearing))
             if own.issuperset(units):
-                found.setdefault(units, []).append((use, bearing))
-    return found
+                bearers.setdefault(units, []).append((use, bearing))
+    return bearers
 
 
 def _uses(c: Analysis) -> list[Value]:
-    """The uses of weights that have gradients, of tied ones the first. Raises GrowError (G309) for weights
-    that the model computes, or stores in another order, or as integers.
+    """Return the uses of weights that have gradients; of tied ones the first.
+
+    Raises GrowError (G309) for weights that the model computes, or stores in another order, or as integers.
     """
     from growc.dialects.torch.model import torch_model
 
     left_out = {use for tie in c.ties for use in tie.uses[1:]}
     fixed = torch_model(c).captured.constants
     stored = (u for u in c.graph.uses() if u.weight is not None and u.weight.name not in fixed)
-    found = [u for u in stored if u not in left_out]
-    for use in found:
+    uses = [u for u in stored if u not in left_out]
+    for use in uses:
         weight = use.weight
         if weight is not None and (weight.computed or weight.order is not None or weight.stored is not None):
             message = f"`{weight.name}` is no tensor that the model stores, so that it has no gradient here"
             raise GrowError(Diagnostic("G309", message, help="write another ranking, such as `by magnitude`"))
-    return [u for u in found if u.weight is not None and u.weight.floating and not u.weight.assumed]
+    return [u for u in uses if u.weight is not None and u.weight.floating and not u.weight.assumed]
 
 
 @dataclass(frozen=True)
 class _Loss:
-    """The loss of next tokens, as torch computes it. place: the output's among all of the program."""
+    """The loss of next tokens, computed in torch. place: the index of the output among all of the program."""
 
     prediction: Prediction
     place: int
 
     def of(self, feeds: Feeds, outputs: Sequence[Tensor]) -> Tensor | None:
-        """The mean over the tokens that count; None where none does."""
+        """Return the mean over the tokens that count; None if none does."""
         import torch
 
         ids = torch.from_numpy(feeds[self.prediction.tokens])
@@ -141,14 +142,14 @@ class _Loss:
 
 
 def _loss(c: Analysis, case: Feeds, gives: Sequence[str]) -> _Loss:
-    """What there is to predict. Raises GrowError (G313) where that is nothing."""
+    """Return the loss of the model. Raises GrowError (G313) if there is nothing to predict."""
     file = c.model.file(c.path)
     with runnable(file) as copy, Session(copy) as session:
-        found = find_prediction(read_signature(file), session, case, logits(c))
-    if found is None:
+        prediction = find_prediction(read_signature(file), session, case, logits(c))
+    if prediction is None:
         message = "there is no loss to take gradients of: no output predicts the next token of an input"
         raise GrowError(Diagnostic("G313", message, help="write another ranking, such as `by importance`"))
-    return _Loss(found, list(gives).index(found.output))
+    return _Loss(prediction, list(gives).index(prediction.output))
 
 
 def _run(
@@ -159,14 +160,19 @@ def _run(
     path: Path | None,
     progress: Progress,
 ) -> None:
-    """All samples that are not done yet."""
+    """Run all samples that are not done yet."""
     import torch
 
     from growc.dialects.torch.capture.export import run_named
     from growc.dialects.torch.model import torch_model
 
     model = torch_model(c)
-    names = {use.weight.name for found in wanted.values() for use, _ in found if use.weight is not None}
+    names = {
+        use.weight.name
+        for loss_of_sample in wanted.values()
+        for use, _ in loss_of_sample
+        if use.weight is not None
+    }
     leaves_of = {name: model.read(name).detach().clone().requires_grad_() for name in sorted(names)}
 
     def tensor(name: str) -> Tensor:
@@ -178,14 +184,14 @@ def _run(
             progress("taking gradients", scores.done, len(samples))
             feeds = samples[scores.done]
             given = {name: torch.from_numpy(array) for name, array in feeds.items()}
-            found = loss.of(feeds, run_named(model.captured, tensor, given))
-            if found is not None:
-                made = torch.autograd.grad(found, list(leaves_of.values()), allow_unused=True)
-                moved = {
+            loss_of_sample = loss.of(feeds, run_named(model.captured, tensor, given))
+            if loss_of_sample is not None:
+                gradients = torch.autograd.grad(loss_of_sample, list(leaves_of.values()), allow_unused=True)
+                products = {
                     name: np.zeros(w.shape) if g is None else (g.double() * w.detach().double()).numpy()
-                    for (name, w), g in zip(leaves_of.items(), made, strict=True)
+                    for (name, w), g in zip(leaves_of.items(), gradients, strict=True)
                 }
-                _add(scores, [_squared(c, units, own, moved) for units, own in wanted.items()])
+                _add(scores, [_squared(c, units, own, products) for units, own in wanted.items()])
             scores.done += 1
     finally:
         if path is not None:
@@ -198,21 +204,21 @@ def _squared(
     uses: Sequence[tuple[Value, Sequence[int]]],
     moved: Mapping[str, Floats],
 ) -> Floats:
-    """Of each unit the sum over weights of (Σ g·w)²."""
+    """Return the sum over weights of (Σ g·w)² for each unit."""
     total = np.zeros(int(np.prod([a.size[0] for a in units], dtype=np.int64)))
     for use, bearing in uses:
         assert use.weight is not None
         whole = moved[use.weight.name]
-        gone = tuple(k for k in range(whole.ndim) if k not in bearing)
-        found = placed([c.axes.of(use)[k] for k in bearing], whole.sum(axis=gone), units)
-        if found is not None:
-            values, unit = found
+        summed = tuple(k for k in range(whole.ndim) if k not in bearing)
+        by_unit = placed([c.axes.of(use)[k] for k in bearing], whole.sum(axis=summed), units)
+        if by_unit is not None:
+            values, unit = by_unit
             total += np.bincount(unit[unit >= 0], values[unit >= 0], len(total)) ** 2
     return total.reshape([a.size[0] for a in units])
 
 
 def _add(scores: Scores, found: Sequence[Floats]) -> None:
-    """One sample more."""
+    """Add the scores of one sample."""
     sums = [np.add(a, b) for a, b in zip(scores.sums, found, strict=True)] if scores.sums else found
     scores.sums = list(sums)
     scores.counts = [n + 1 for n in scores.counts] or [np.ones(()) for _ in found]

@@ -1,10 +1,11 @@
-"""Measuring: what is seen of units and layers over calibration inputs, by one of growc.recipe.statistics.
-That is, for `importance`, the mean of |activation| of every unit, and of ‖f(x)‖/‖x + f(x)‖ of every layer.
+"""Measurement of units and layers over calibration inputs, by one of growc.recipe.statistics.
+
+For `importance`, it is the mean of |activation| of every unit, and of ‖f(x)‖/‖x + f(x)‖ of every layer.
 
 Needs: the analysis of a model, and a file of inputs. Gives: `Scores`. onnxruntime runs the model in batches,
-and sums are taken inside the graph, so that memory does not grow with the number of samples. What has been
-measured is kept beside the model under a fingerprint of model, data and number of samples: a measurement that
-was interrupted goes on where it stopped, and comes to the same numbers.
+and sums are taken inside the graph, so that memory does not grow with the number of samples. Measurements are
+kept beside the model under a fingerprint of model, data and number of samples. An interrupted measurement
+continues where it stopped, with the same results.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Measuring = Callable[..., "Scores"]
 """`measure`, with the processes that share it."""
 
 SAVED_EVERY = 10.0
-"""Seconds between two states that a measurement can go on from."""
+"""Seconds between two saved states from which a measurement can continue."""
 
 
 def measure(
@@ -55,19 +56,19 @@ def measure(
 ) -> Scores:
     """Measure all units and layers of a model, or read what was measured before.
 
-    `kept` is where the scores are kept: `NAME.importance.npz` beside the model unless it says so, nowhere of
-    a module in memory. They are read from there, and, if `keeps`, written there. ranks: who runs the cases;
-    `remade` makes the file that onnxruntime runs of a model, on another machine. Raises GrowError: G403 where
-    the inputs do not fit or onnxruntime cannot run the model, G309 where what is to be measured stands inside
-    of an operator.
+    `kept` is the file of the scores; by default it is `NAME.importance.npz` beside the model, and none for a
+    module in memory. Scores are read from it, and, if `keeps`, written to it. ranks: the processes that run
+    the cases. `remade` makes the file that onnxruntime runs of a model on another machine. Raises GrowError:
+    G403 if the inputs do not fit or onnxruntime cannot run the model, G309 if a value to be measured is
+    inside an operator.
     """
     file = c.model.file(c.path)
     cases = cases_in(data, read_signature(file), samples, lenient=c.model.lenient)
     scores = Scores(mark(c, data, samples, statistic), len(cases))
     path = kept or (cache_path(c.path, statistic) if c.path.exists() else None)
-    found = None if path is None else read_scores(path)
-    if found is not None and found.fingerprint == scores.fingerprint:
-        scores = found
+    cached = None if path is None else read_scores(path)
+    if cached is not None and cached.fingerprint == scores.fingerprint:
+        scores = cached
     if scores.done < len(cases):
         subject = Subject(c.path, file, remade, data, samples, c.model.lenient)
         probes, place = tuple(probes_of(c, statistic)), path if keeps else None
@@ -76,12 +77,12 @@ def measure(
 
 
 def mark(c: Analysis, data: Path, samples: int | None, statistic: Statistic = IMPORTANCE) -> str:
-    """The fingerprint of a measurement."""
+    """Return the fingerprint of a measurement."""
     return fingerprint(c.model.files(c.path), data, samples, statistic)
 
 
 def calibration(statement: Measure) -> tuple[Path, int | None]:
-    """The file of a `measure importance`, and how many of its samples it takes."""
+    """Return the file of a `measure importance`, and how many of its samples it takes."""
     samples = statement.samples
     return statement.file.path, None if samples is None else evaluate(samples, lambda axis: 0)
 
@@ -96,8 +97,9 @@ def _run(
     progress: Progress,
     ranks: Ranks,
 ) -> None:
-    """All batches that are not done yet, one in each process at a time; what is measured is kept where `path`
-    says. Sums are added up in the order of the batches, whoever has run them.
+    """Run all batches that are not done yet, one in each process at a time, and save the sums in `path`.
+
+    Sums are added up in the order of the batches, whichever process has run them.
     """
     rows = [rows_of(case) for case in cases]
     with runnable(subject.file) as copy, Session(copy, graph=probed(copy, probes)) as session:
@@ -106,8 +108,8 @@ def _run(
             while scores.done < len(cases):
                 progress("measuring samples", sum(rows[: scores.done]), sum(rows))
                 job = SumCase(subject, probes, scores.done)
-                for found in filter(None, ranks.each(job, partial(job.own, session, cases))):
-                    _add(scores, found, statistic)
+                for sums in filter(None, ranks.each(job, partial(job.own, session, cases))):
+                    _add(scores, sums, statistic)
                     scores.samples += rows[scores.done]
                     scores.done += 1
                 if path is not None and time.monotonic() - last > SAVED_EVERY:
@@ -120,7 +122,7 @@ def _run(
 
 
 def _add(scores: Scores, sums: Sums, statistic: Statistic) -> None:
-    """One batch more."""
+    """Add the sums of one batch."""
     joined = np.maximum if statistic.largest else np.add
-    for totals, found, with_ in zip((scores.sums, scores.counts), sums, (joined, np.add), strict=True):
-        totals[:] = [with_(a, b) for a, b in zip(totals, found, strict=True)] if totals else found
+    for totals, new, with_ in zip((scores.sums, scores.counts), sums, (joined, np.add), strict=True):
+        totals[:] = [with_(a, b) for a, b in zip(totals, new, strict=True)] if totals else new

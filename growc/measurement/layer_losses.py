@@ -1,8 +1,8 @@
-"""What it costs to leave a layer out: the loss of next tokens without it, more than with it (`by loss`).
+"""The cost of leaving a layer out: how much the loss of next tokens rises without it (`by loss`).
 
 Needs: the analysis of a model, inputs to measure on. Gives: a number for every layer. Each layer is removed
-in a model of its own, by the surgery that recipes do, and that model is run. Losses are kept as other scores
-are, one trial each: what was interrupted goes on from there.
+in a separate model, by the surgery that recipes do, and that model is run. Losses are kept as other scores
+are, one trial each: an interrupted measurement continues from there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from growc.passes.compilation import Analysis, Result
 
 Order = tuple[int, tuple[int, ...]]
-"""A run of layers, and those of its layers that stand there, in order."""
+"""A run of layers, and the layers of it that stand there, in order."""
 
 
 def layer_losses(
@@ -52,9 +52,9 @@ def layer_losses(
     remade: Callable[[Path], Path],
     analysed: Callable[[Path], Analysis],
 ) -> list[list[float | None]]:
-    """How much the loss rises without each layer of every run; infinite where it cannot be left out.
+    """Return how much the loss rises without each layer of every run; infinite if it cannot be left out.
 
-    Raises GrowError: G313 where no output predicts the next token of an input, G403 where inputs do not fit.
+    Raises GrowError: G313 if no output predicts the next token of an input, G403 if inputs do not fit.
     """
     subject = Subject(c.path, c.model.file(c.path), remade, data, samples, c.model.lenient)
     counts = [len(run.layers) for run in c.layers.runs]
@@ -63,14 +63,14 @@ def layer_losses(
     trials = [*whole, *every]
     scores = Scores(mark(c, data, samples, LOSS), len(trials), sums=[np.zeros(0)], counts=[np.zeros(0)])
     path = cache_path(c.path, LOSS) if c.path.exists() else None
-    found = None if path is None else read_scores(path)
-    if found is not None and found.fingerprint == scores.fingerprint:
-        scores = found
+    cached = None if path is None else read_scores(path)
+    if cached is not None and cached.fingerprint == scores.fingerprint:
+        scores = cached
     prediction = None if scores.done == len(trials) else _prediction(subject, analysed(subject.runs), counts)
     while prediction is not None and scores.done < len(trials):
         progress("leaving out layers", scores.done, len(trials))
-        some = tuple(trials[scores.done : scores.done + ranks.size])
-        for loss in ranks.each(LossOf(subject, prediction, some, analysed))[: len(some)]:
+        batch = tuple(trials[scores.done : scores.done + ranks.size])
+        for loss in ranks.each(LossOf(subject, prediction, batch, analysed))[: len(batch)]:
             total, tokens = (np.inf, 1) if loss is None else (loss.total, loss.tokens)
             scores.sums = [np.append(scores.sums[0], total)]
             scores.counts = [np.append(scores.counts[0], tokens)]
@@ -87,23 +87,24 @@ def _without(layer: int, count: int) -> tuple[int, ...]:
 
 
 def _prediction(subject: Subject, c: Analysis, counts: Sequence[int]) -> Prediction:
-    """Which output predicts the next token of which input. Raises GrowError (G313) where none does."""
+    """Return which output predicts the next token of which input. Raises GrowError (G313) if none does."""
     assert [len(run.layers) for run in c.layers.runs] == counts, "the file has the layers of the model"
     with runnable(subject.runs) as copy, Session(copy) as session:
         case = subject.cases()[0]
-        found = find_prediction(read_signature(subject.runs), session, case, logits(c))
-    if found is None:
+        prediction = find_prediction(read_signature(subject.runs), session, case, logits(c))
+    if prediction is None:
         message = "the loss without a layer is not known: no output predicts the next token of an input"
         raise GrowError(
             Diagnostic("G313", message, help="write another order, `by cosine` or `by importance`")
         )
-    return found
+    return prediction
 
 
 @dataclass(frozen=True)
 class LossOf:
-    """The job of each process: one of some orders of layers, by its own number; None behind the last, and
-    where the layers cannot stand so.
+    """The job of each process: the order of layers with its own number.
+
+    The result is None behind the last order, and if the layers cannot stand so.
     """
 
     subject: Subject
@@ -112,7 +113,7 @@ class LossOf:
     analysed: Callable[[Path], Analysis]
 
     def __call__(self, rank: int, size: int) -> Loss | None:
-        """The loss with the layers in an order."""
+        """Return the loss with the layers in an order."""
         if rank >= len(self.orders):
             return None
         run, order = self.orders[rank]
@@ -127,7 +128,7 @@ class LossOf:
             return None
 
     def of(self, result: Path, ports: Ports) -> Loss:
-        """The loss of a result on all cases."""
+        """Return the loss of a result on all cases."""
         signature, total = read_signature(result), Loss()
         with runnable(result) as copy, Session(copy) as session:
             for case in self.subject.cases():
@@ -143,8 +144,9 @@ def _once(analysed: Callable[[Path], Analysis], model: Path) -> Analysis:
 
 @contextmanager
 def made(c: Analysis, run: int, order: Sequence[int]) -> Iterator[tuple[Path, Ports]]:
-    """An ONNX file with the layers of one run in another order, for a while, and what became of its inputs
-    and outputs. Raises GrowError where they cannot stand so.
+    """Yield a temporary ONNX file with the layers of one run in another order, and the changes of its ports.
+
+    Ports are inputs and outputs. Raises GrowError if the layers cannot stand so.
     """
     changed = ordered(c, run, order)
     with scratch_folder() as folder:
@@ -155,7 +157,7 @@ def made(c: Analysis, run: int, order: Sequence[int]) -> Iterator[tuple[Path, Po
 
 
 def ordered(c: Analysis, run: int, order: Sequence[int]) -> Result:
-    """A model compiled with the layers of one run in another order."""
+    """Return a model compiled with the layers of one run in another order."""
     from growc.passes import AFTER_DEPTH
     from growc.passes import run as run_passes
     from growc.passes.compilation import Request

@@ -1,4 +1,4 @@
-"""What is looked at in a model for a statistic, and what the sums over it say of units and layers.
+"""The probes of each statistic in a model, and the scores of units and layers that follow from their sums.
 
 Needs: the analysis of a model. Gives: the probes of a statistic, for growc.measurement.importance to run; and
 from the sums, scores of units and of layers.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayerScore:
-    """‖f(x)‖/‖x + f(x)‖ of a layer, and of its branches, each with its kind; None where nothing shows it."""
+    """‖f(x)‖/‖x + f(x)‖ of a layer, and of its branches, each with its kind; None if no tensor shows it."""
 
     run: int
     layer: int
@@ -42,39 +42,39 @@ class LayerScore:
 
 
 def probes_of(c: Analysis, statistic: Statistic) -> list[Probe]:
-    """What a statistic looks at: every reading, and then every ratio, that the file shows."""
+    """Return the probes of a statistic: every reading, then every ratio, that the file shows."""
     masks, visible = masks_of(c), shown(c.model.file(c.path))
     if statistic == REAP:
         return [_routed(one, c.axes, masks, visible) for one in experts_of(c)]
     readings = [] if statistic == COSINE else activations(c, statistic).readings
     cosine = statistic == COSINE
-    found = [_probe(r, c.axes, masks, visible, statistic.using) for r in readings]
+    probes = [_probe(r, c.axes, masks, visible, statistic.using) for r in readings]
     blocks = find_blocks(c.axes, c.layers, c.roles) if cosine or statistic == IMPORTANCE else []
     every = (r for b in blocks for r in ([b.ratio] if cosine else b.ratios))
     ratios = [r for r in every if r is not None]
-    return [*found, *(_quotient(r, c.axes, masks, cosine) for r in ratios if _is_shown(r, visible))]
+    return [*probes, *(_quotient(r, c.axes, masks, cosine) for r in ratios if _is_shown(r, visible))]
 
 
 def activations(c: Analysis, statistic: Statistic) -> Activations:
-    """The readings of a statistic."""
+    """Return the readings of a statistic."""
     heads = {x for axis in c.roles.axes.get("heads", ()) for x in atoms_of(axis.spaces)}
     return Activations(c.axes, statistic, heads)
 
 
 def experts_of(c: Analysis) -> list[Routed]:
-    """Where it can be seen what experts give."""
+    """Return the places where the outputs of experts can be seen."""
     return routed_outputs(c.axes, [s for axis in c.roles.axes.get("experts", ()) for s in axis.spaces])
 
 
 def tables_of(c: Analysis, scores: Scores, statistic: Statistic) -> Tables:
-    """What was measured of units."""
+    """Return the measured scores of units."""
     if statistic == REAP:
         return _of_experts(experts_of(c), scores.values())
     return activations(c, statistic).tables(scores.values(statistic))
 
 
 def layer_scores(c: Analysis, scores: Scores) -> list[LayerScore]:
-    """What was measured of the layers of the source, run by run."""
+    """Return the measured scores of the source's layers, run by run."""
     blocks = find_blocks(c.axes, c.layers, c.roles)
     first, visible = len(activations(c, IMPORTANCE).readings), shown(c.model.file(c.path))
     means = iter(scores.values()[first:])
@@ -86,24 +86,24 @@ def layer_scores(c: Analysis, scores: Scores) -> list[LayerScore]:
 
 
 def turns(c: Analysis, scores: Scores) -> list[list[float | None]]:
-    """1 − cos of what goes into each layer and what comes out of it, run by run; None where nothing shows
-    it."""
+    """Return 1 − cos of each layer's input and output, run by run; None if no tensor shows them."""
     visible, means = shown(c.model.file(c.path)), iter(scores.values(COSINE))
-    found: list[list[float | None]] = [[] for _ in c.layers.runs]
+    by_run: list[list[float | None]] = [[] for _ in c.layers.runs]
     for block in find_blocks(c.axes, c.layers, c.roles):
         is_known = block.ratio is not None and _is_shown(block.ratio, visible)
-        found[block.run].append(float(next(means)) if is_known else None)
-    return found
+        by_run[block.run].append(float(next(means)) if is_known else None)
+    return by_run
 
 
 def named_scores(c: Analysis, scores: Scores) -> Iterator[tuple[str, Floats]]:
-    """(`ffn.0`, one number for each unit) of every axis that has a name and is measured, and for `layers` one
-    for each layer.
+    """Yield (`ffn.0`, one number for each unit) of every measured axis that has a name.
+
+    `layers.0` and so on have one number for each layer of a run.
     """
     tables = tables_of(c, scores, IMPORTANCE)
-    for name, found in c.roles.axes.items():
-        for k, axis in enumerate(found):
-            atoms = [find(s) for s in axis.spaces]  # none of the one head that all share
+    for name, role_axes in c.roles.axes.items():
+        for k, axis in enumerate(role_axes):
+            atoms = [find(s) for s in axis.spaces]  # empty for a single head that all share
             if atoms and all(s.kind == "atom" and s in tables for s in atoms):
                 yield f"{name}.{k}", scored(tables, axis.spaces)
     layers = layer_scores(c, scores)
@@ -117,7 +117,7 @@ def named_scores(c: Analysis, scores: Scores) -> Iterator[tuple[str, Floats]]:
 
 
 def masks_of(c: Analysis) -> list[Value]:
-    """The model's inputs that say which places count."""
+    """Return the model's inputs that tell which places count."""
     ports = read_signature(c.model.file(c.path))
     names = {port.name for port in ports if port.role is Role.MASK and len(port.dims) > 1}
     return [value for value in c.graph.inputs if value.name in names]
@@ -129,8 +129,8 @@ def _is_shown(ratio: Ratio, visible: Collection[str]) -> bool:
 
 def _quotient(ratio: Ratio, axes: Axes, masks: Sequence[Value], cosine: bool) -> Probe:
     value = ratio.whole
-    found = _weights(value, axes, masks)
-    return Probe(value.name, value.rank, ratio.units, found, ratio.part.name, ratio.taken, cosine=cosine)
+    weights = _weights(value, axes, masks)
+    return Probe(value.name, value.rank, ratio.units, weights, ratio.part.name, ratio.taken, cosine=cosine)
 
 
 def _probe(
@@ -165,41 +165,41 @@ def _routed(one: Routed, axes: Axes, masks: Sequence[Value], visible: Collection
 
 
 def _of_experts(routed: Sequence[Routed], means: Sequence[Floats]) -> Tables:
-    """What was measured of experts, whether they were seen together or one by one."""
-    found: dict[Space, Floats] = {}
+    """Return the measured scores of experts, whether they were seen together or one by one."""
+    scores: dict[Space, Floats] = {}
     for one, values in zip(routed, means, strict=False):
         if one.unit is None:
-            found[one.experts] = values
+            scores[one.experts] = values
         else:
-            found.setdefault(one.experts, np.zeros(one.experts.size[0]))[one.unit] = values
-    return {space: [Table([space], values)] for space, values in found.items()}
+            scores.setdefault(one.experts, np.zeros(one.experts.size[0]))[one.unit] = values
+    return {space: [Table([space], values)] for space, values in scores.items()}
 
 
 def require_shown(value: Value, visible: Collection[str]) -> None:
-    """Raise GrowError (G309) for a tensor that no output of a file can be made of."""
+    """Raise GrowError (G309) for a tensor that a file cannot output."""
     if value.producer is not None and value.name not in visible:
         message = f"an activation inside of `{value.producer.name or value.producer.kind}` cannot be measured"
         raise GrowError(Diagnostic("G309", message, help="measure a model without fused operators"))
 
 
 def _grouped(reading: Reading, axes: Axes) -> tuple[int, ...]:
-    """Of each element along the axes that are kept, its unit; nothing where it is one itself."""
+    """Return the unit of each element along the kept axes; nothing if each element is a unit."""
     if not reading.grouped:
         return ()
     spaces = [axes.of(reading.value)[k] for k in reading.kept]
-    found = placed(spaces, np.zeros([find(s).size[0] for s in spaces]), reading.grouped)
-    assert found is not None
-    return tuple(found[1].tolist())
+    by_unit = placed(spaces, np.zeros([find(s).size[0] for s in spaces]), reading.grouped)
+    assert by_unit is not None
+    return tuple(by_unit[1].tolist())
 
 
 def _weights(value: Value, axes: Axes, masks: Sequence[Value]) -> tuple[Mask, ...]:
-    """The masks that say which places of a tensor count."""
-    found = (_aligned(mask, value, axes) for mask in masks)
-    return tuple(m for m in found if m is not None)
+    """Return the masks that tell which places of a tensor count."""
+    aligned = (_aligned(mask, value, axes) for mask in masks)
+    return tuple(m for m in aligned if m is not None)
 
 
 def _aligned(mask: Value, value: Value, axes: Axes) -> Mask | None:
-    """Where the axes of a mask stand in a tensor; None where not all of them do, or it cannot be told."""
+    """Return a mask with the places of its axes in a tensor; None if some axis has no place, or several."""
     wanted = [find(s) for s in axes.of(mask)]
     spaces = [find(s) for s in axes.of(value)]
     for place, space in enumerate(spaces):
@@ -207,11 +207,11 @@ def _aligned(mask: Value, value: Value, axes: Axes) -> Mask | None:
         if len(parts) == len(wanted) > 1 and all(map(_same, parts, wanted)):
             return Mask(mask.name, (place,), merged=True)
     places = [[i for i, s in enumerate(spaces) if _same(s, w)] for w in wanted]
-    if any(len(found) != 1 for found in places):
+    if any(len(matches) != 1 for matches in places):
         return None
-    return Mask(mask.name, tuple(found[0] for found in places))
+    return Mask(mask.name, tuple(matches[0] for matches in places))
 
 
 def _same(a: Space, b: Space) -> bool:
-    """Whether two axes go over the same: one space, or the same symbol (equal sizes at all sample points)."""
+    """Whether two axes count the same: one space, or one symbol (equal sizes at all sample points)."""
     return a is b or (not a.static and a.size == b.size)

@@ -1,8 +1,8 @@
-"""What a model predicts: which output scores the next token of which input, and the loss of that.
+"""Predictions of a model: which output scores the next token of which input, and the loss of that.
 
-Found by trial: such an output has the axes of an input of token numbers and one more, and from a changed
-token on it changes, but not before. Scores that see what they are to say (a masked language model's) predict
-no next token.
+They are found by trial. Such an output has the axes of an input of token numbers and one more; it changes
+from a changed token on, but not before. Scores that see the token they predict (a masked language model's)
+predict no next token.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from growc.verification.feeds import Runner
 from growc.verification.ort_session import Feeds
 
 STILL = 1e-4
-"""How far scores may move before a changed token, as a share of how far they move behind it."""
+"""The most that scores may move before a changed token, as a share of their move behind it."""
 
 _BLOCK = 1 << 20
-"""Elements that are looked at together."""
+"""The number of elements that are processed together."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """`output` scores the next number of the input `tokens`; `masks` say which places count."""
+    """`output` scores the next number of the input `tokens`; `masks` tell which places count."""
 
     output: str
     tokens: str
     masks: tuple[str, ...] = ()
 
     def loss(self, feeds: Feeds, outputs: Feeds) -> Loss:
-        """The cross-entropy of every next token that counts, and stands behind one that does."""
+        """Return the cross-entropy of every next token that counts, and stands behind one that does."""
         ids, logits = feeds[self.tokens], outputs[self.output]
         length = ids.shape[-1]
         counts = np.ones(ids.shape, dtype=bool)
@@ -45,14 +45,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Loss:
-    """The sum over `tokens` of nats."""
+    """The sum in nats over `tokens` tokens."""
 
     total: float = 0.0
     tokens: int = 0
 
     @property
     def mean(self) -> float:
-        """Nats a token."""
+        """The loss in nats a token."""
         return self.total / self.tokens if self.tokens else 0.0
 
     def __add__(self, other: Loss) -> Loss:
@@ -60,8 +60,8 @@ class Loss:
 
 
 def cross_entropy(logits: Array, targets: Array) -> Loss:
-    """Of rows of scores; rows with a number that is not finite do not count."""
-    found = Loss()
+    """Return the loss of rows of scores. Rows with a number that is not finite do not count."""
+    loss = Loss()
     step = max(1, _BLOCK // max(logits.shape[-1], 1))
     for k in range(0, len(logits), step):
         rows, wanted = logits[k : k + step].astype(np.float64), targets[k : k + step]
@@ -69,20 +69,20 @@ def cross_entropy(logits: Array, targets: Array) -> Loss:
         rows, wanted = rows[usable], wanted[usable]
         top = rows.max(axis=1, initial=-np.inf)
         total = np.log(np.exp(rows - top[:, None]).sum(axis=1)) + top
-        found += Loss(float((total - rows[np.arange(len(rows)), wanted]).sum()), len(rows))
-    return found
+        loss += Loss(float((total - rows[np.arange(len(rows)), wanted]).sum()), len(rows))
+    return loss
 
 
 def find_prediction(
     inputs: Sequence[Input], model: Runner, case: Feeds, logits: Collection[str]
 ) -> Prediction | None:
-    """The first output among `logits` that predicts an input's next number; None where none does."""
+    """Return the first output among `logits` that predicts an input's next number; None if none does."""
     outputs = model.run(case)
     for name in outputs:
         if name not in logits:
             continue
-        found = [p for p in inputs if p.role is Role.IDS and _fits(case[p.name], outputs[name])]
-        for port in sorted(found, key=lambda p: abs(p.high - outputs[name].shape[-1])):
+        candidates = [p for p in inputs if p.role is Role.IDS and _fits(case[p.name], outputs[name])]
+        for port in sorted(candidates, key=lambda p: abs(p.high - outputs[name].shape[-1])):
             if _follows(port, model, case, outputs[name], name):
                 return Prediction(name, port.name, tuple(_masks(inputs, case, port)))
     return None

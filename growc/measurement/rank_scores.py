@@ -1,4 +1,4 @@
-"""The scores by which a recipe ranks units and layers, from whatever says them: measurements, and files.
+"""The scores by which a recipe ranks units and layers, from measurements and from files.
 
 Needs: a compilation, the last `measure importance` above a statement, its ranking or order. Gives: scores of
 the source's units and layers. Layers of the compilation may have moved since.
@@ -34,15 +34,18 @@ Losses = Callable[..., list[list[float | None]]]
 
 @dataclass(frozen=True)
 class Scoring:
-    """measure: `growc.measurement.importance.measure`; losses: `growc.measurement.layer_losses.layer_losses`;
-    each with the processes that share it.
+    """The functions that measure scores, each with the processes that share it.
+
+    measure: `growc.measurement.importance.measure`; losses: `growc.measurement.layer_losses.layer_losses`.
     """
 
     measure: Measuring
     losses: Losses
 
     def units(self, c: Request, statement: Measure | None, by: By | None) -> Measured | None:
-        """The scores of units for a statement (None: their importance); None where nothing says them."""
+        """Return the scores of units for a statement (None: their importance); None if there are no
+        scores.
+        """
         moved = any(run.history.moved for run in c.layers.runs)
         source = c.first if moved else c
         known = counterparts(c.axes, source.axes) if moved else None
@@ -58,12 +61,12 @@ class Scoring:
         statistic = IMPORTANCE if by is None else statistic_of(by.ranking) or IMPORTANCE
         if statement is None:
             return None
-        found = self.measured(source, c, statement, statistic)
+        scores = self.measured(source, c, statement, statistic)
         why = "no tensor shows what they give" if statistic == REAP else "nothing reads them"
-        return Measured(tables_of(source, found, statistic), known, why)
+        return Measured(tables_of(source, scores, statistic), known, why)
 
     def layers(self, c: Request, statement: Measure | None, order: Order) -> list[list[float | None]]:
-        """The scores of the layers of each run of the source, which `c` is, for an order."""
+        """Return the scores for an order of the layers of each run of the source, which is `c`."""
         if order.file is not None:
             return given_layers(c, order.file)
         statistic = statistic_of(order) or IMPORTANCE
@@ -74,13 +77,13 @@ class Scoring:
         scores = self.measured(c, c, statement, statistic)
         if statistic == COSINE:
             return turns(c, scores)
-        found: list[list[float | None]] = [[] for _ in c.layers.runs]
+        by_run: list[list[float | None]] = [[] for _ in c.layers.runs]
         for score in layer_scores(c, scores):
-            found[score.run].append(score.ratio)
-        return found
+            by_run[score.run].append(score.ratio)
+        return by_run
 
     def measured(self, source: Analysis, c: Request, statement: Measure, statistic: Statistic) -> Scores:
-        """What a statement measures of the source: once in a compilation, whatever can be kept."""
+        """Return the scores of the source for a statement, measured once in a compilation, kept or not."""
         data, samples = calibration(statement)
         key = data, samples, statistic
         if key not in c.model.scores:
@@ -93,7 +96,7 @@ class Scoring:
 
 @contextmanager
 def placed_at(span: Span) -> Iterator[None]:
-    """Errors without a place stand here."""
+    """Give errors without a place this one."""
     try:
         yield
     except GrowError as error:

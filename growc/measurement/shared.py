@@ -1,6 +1,6 @@
-"""Measurements that several processes share: each has the model open for as long as it is asked about it.
+"""Measurements that several processes share. Each process keeps the model open between jobs.
 
-A job says which file it runs. Where that lies on another machine (a program that was lowered from a
+A job tells which file it runs. If that file is on another machine (a program that was lowered from a
 checkpoint), the process makes its own from the model.
 """
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Sums = tuple[list[Floats], list[Floats]]
-"""Of each probe, the sums over what it sees, and how many numbers they add up."""
+"""For each probe, its sums, and how many numbers they add up."""
 
 
 lasting = ExitStack()
-"""What stays open until the process ends."""
+"""Contexts that stay open until the process ends."""
 atexit.register(lasting.close)
 
 
 @dataclass(frozen=True)
 class Runnable:
-    """A model, and the file of it that onnxruntime runs. remade: what makes such a file."""
+    """A model, and the file of it that onnxruntime runs. remade: the function that makes such a file."""
 
     model: Path
     file: Path
@@ -44,7 +44,7 @@ class Runnable:
 
     @property
     def runs(self) -> Path:
-        """The file, on this machine."""
+        """The file on this machine."""
         return self.file if self.file.exists() else _made_here(self.remade, self.model)
 
 
@@ -62,37 +62,37 @@ class Subject(Runnable):
     lenient: bool
 
     def cases(self) -> list[Feeds]:
-        """The data in batches."""
+        """Return the data in batches."""
         return cases_in(self.data, read_signature(self.runs), self.samples, lenient=self.lenient)
 
 
 @dataclass(frozen=True)
 class SumCase:
-    """The job of each process: one of the cases from `first` on, by its own number; None behind the last."""
+    """The job of each process: the case with its own number, counted from `first`; None behind the last."""
 
     subject: Subject
     probes: tuple[Probe, ...]
     first: int
 
     def __call__(self, rank: int, size: int) -> Sums | None:
-        """The sums of one case."""
+        """Return the sums of one case."""
         return self.own(*_probing(self.subject, self.probes), rank, size)
 
     def own(self, session: Session, cases: Sequence[Feeds], rank: int, size: int) -> Sums | None:
-        """The same, with a model that is open."""
+        """Return the sums of one case, with a model that is open."""
         number = self.first + rank
         return _summed(session, cases[number], self.probes) if number < len(cases) else None
 
 
 @lru_cache(maxsize=1)
 def _probing(subject: Subject, probes: tuple[Probe, ...]) -> tuple[Session, list[Feeds]]:
-    """A model with its probes, open until the process ends."""
+    """Return a model with its probes, open until the process ends, and its cases."""
     copy = lasting.enter_context(runnable(subject.runs))
     return lasting.enter_context(Session(copy, graph=probed(copy, probes))), subject.cases()
 
 
 def _summed(session: Session, case: Feeds, probes: Sequence[Probe]) -> Sums:
-    """What the probes of a model find in a case."""
+    """Return the sums and counts of the probes of a model for a case."""
     outputs = session.run(case)
     sums: list[Floats] = []
     counts: list[Floats] = []

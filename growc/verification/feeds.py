@@ -1,7 +1,7 @@
 """Inputs for a model: drawn from its signature, or read from the user's file.
 
 The drawn cases are these. The first has every mask open. The second has another batch size and other lengths,
-and empty caches, if the model allows these; its rows are in turn ten times as large, unchanged, and a tenth
+and empty caches, if the model allows these. Its rows are in turn ten times as large, unchanged, and a tenth
 as large. If the model has switches, there is a case with these off. If the model has masks, the last case has
 right padding. Indices reach from the first row of a table to its last. Every drawn case has run in
 onnxruntime, and gave something that can be compared.

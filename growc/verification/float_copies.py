@@ -143,8 +143,7 @@ def _but(change: Change, discrete: set[ir.Node]) -> Change:
 
 
 def _rounding_casts(model: ir.Model, types: Types) -> set[ir.Node]:
-    """Return the casts that round in a copy as in the model, and add one behind operators that round by
-    themselves.
+    """Return the casts that round in a copy as in the model; add one behind each node that rounds by itself.
 
     Values computed from weights alone are rounded only if the copy computes everything as the model does.
     """

@@ -112,9 +112,7 @@ def _options(optimised: bool, lean: bool) -> onnxruntime.SessionOptions:
 
 
 def _threads() -> int:
-    """Return the number of threads that this process may use. OMP_NUM_THREADS lowers it, as in numerical
-    libraries.
-    """
+    """Return how many threads this process may use. OMP_NUM_THREADS lowers it, as in numerical libraries."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return min(usable, int(asked)) if asked.isdigit() and int(asked) > 0 else usable

@@ -1,6 +1,6 @@
 """Places where a model rounds its values, and how far its weights must move for that to show.
 
-A last bit decides which of two steps a number is rounded to, and one step of a narrow type is far more than a
+A last bit decides which of two steps a number is rounded to. One step of a narrow type is far more than a
 last bit of a wider one. If weights move too little to change any of these decisions, they show nothing of the
 effect of rounding on the model.
 """

@@ -4,8 +4,8 @@ Needs: a graph of onnx-ir. Gives: for each such input, the output that carries i
 the graph does, never by names. An input is a state if
 
 1. it reaches, through operators that only move elements, one that puts something new beside or over it
-   (Concat, ScatterND, an attention operator's past, an LSTM's initial state), and the result reaches an
-   output in the same way; the joined value is no residual stream, to which something is added; or
+   (Concat, ScatterND, an attention operator's past, an LSTM's initial state). The result reaches an output
+   in the same way. The joined value is no residual stream, to which something is added; or
 2. it is given back untouched, and is read only by products of two activations (the keys and values of a
    cross attention).
 """
