@@ -1,1 +1,1 @@
-"""What growc shows: to a person as lines of text, to a program as plain data."""
+"""Results as growc shows them: lines of text for people, plain data for programs."""

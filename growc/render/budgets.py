@@ -1,4 +1,6 @@
-"""Budgets as a person reads them: the choices of sizes that were compared, and those beside the budget."""
+"""Budgets as text: the choices of sizes that were compared, and the nearest ones below and beyond the
+budget.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from growc.resolve.bound import Decision, Row
 
 
 def budget_lines(decided: Sequence[Decision]) -> Iterator[str]:
-    """Each budget with its table; nothing where a recipe has none."""
+    """Yield each budget with its table; nothing if a recipe has none."""
     for one in decided:
         yield from (f"  {one.text}", "")
         yield from (f"    {line}" for line in _table(one))
@@ -21,8 +23,8 @@ def budget_lines(decided: Sequence[Decision]) -> Iterator[str]:
 def _table(one: Decision) -> Iterator[str]:
     measured = any(row.cost for row in one.rows)
     scored = any(row.lost for row in one.rows)
-    told = [*(["lost"] if scored else []), *(["on samples"] if measured else [])]
-    head = [*one.axes, one.quantity.replace("_", " "), *told, ""]
+    measures = [*(["lost"] if scored else []), *(["on samples"] if measured else [])]
+    head = [*one.axes, one.quantity.replace("_", " "), *measures, ""]
     rows = [head]
     for k, row in enumerate(one.rows):
         rows.append(_cells(one, row, scored, measured, "taken" if k == 0 else ""))

@@ -1,6 +1,6 @@
-"""The body of a model card, in Markdown: what a model was made from, how, and what is known of it.
+"""The body of a model card, in Markdown: the model's source, its recipe, and what is known of it.
 
-Text from models and recipes stands in fences alone, which none of it can end.
+Text from models and recipes stands only in fences, which none of it can end.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
     from growc.verification.verify import Verification
 
 PAPER = re.compile(r"arxiv:\s*(\d{4}\.\d{4,5})|(https?://[\w./:#?=&%~+-]*[\w/])", re.IGNORECASE | re.ASCII)
-"""How a comment names a paper."""
+"""The reference of a paper in a comment."""
 REFERENCE = re.compile(r"hf://[\w./@+-]+", re.ASCII)
-"""How the record of an earlier growth, which may come from elsewhere, names what was fetched."""
+"""The reference of a fetched source in the record of an earlier growth, which may come from elsewhere."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What a card tells of.
+    """The content of a card.
 
-    reference: that of the source, with its commit, where it was fetched. loader: the class that loads the
+    reference: that of the source, with its commit, if it was fetched. loader: the class that loads the
     result, by module and name. recipe: its lines, comments too. earlier: the records of the growths before,
-    the first one first. options: what the command line had besides. given: whether it was measured on inputs
-    of the caller's.
+    the first one first. options: the other options of the command line. given: whether it was measured on the
+    caller's inputs.
     """
 
     plan: Plan
@@ -67,7 +67,7 @@ def card_of(
     verification: Verification | None,
     earlier: Sequence[Mapping[str, Json]],
 ) -> str:
-    """The body of the card of a directory that was made; `earlier`: the records of its source."""
+    """Return the body of the card of a result's directory. `earlier`: the records of its source."""
     own, named = named_class(), config_of(made).get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     loader = ("transformers", name if name.isidentifier() else "AutoModel")
@@ -88,7 +88,7 @@ def card_of(
 def options_of(
     params: Mapping[str, str], config: Mapping[str, object], others: Mapping[str, str], given: bool
 ) -> list[str]:
-    """The words of a command line that say what a caller asked for beside the recipe."""
+    """Return the command-line words for all that a caller asked for beside the recipe."""
     words = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
     words += [word for name, value in config.items() for word in ("--config", f"{name}={value}")]
     words += [word for option, value in others.items() if value for word in (option, value)]
@@ -96,7 +96,7 @@ def options_of(
 
 
 def card_text(growth: Growth) -> str:
-    """The body of the card."""
+    """Return the body of the card."""
     return "\n".join(_lines(growth)) + "\n"
 
 
@@ -108,8 +108,8 @@ def _lines(growth: Growth) -> Iterator[str]:
     yield from ("## Recipe", "", *fenced(growth.recipe, "grow"), "")
     yield from _papers(growth.recipe)
     yield from ("## Is it the same function?", "")
-    told = [*(f"warning: {one}" for one in plan.warnings), *(f"note: {one}" for one in plan.notes)]
-    yield from (*fenced([*certificate_lines(plan.certificate), *told]), "", _measured(growth), "")
+    remarks = [*(f"warning: {one}" for one in plan.warnings), *(f"note: {one}" for one in plan.notes)]
+    yield from (*fenced([*certificate_lines(plan.certificate), *remarks]), "", _measured(growth), "")
     yield from ("## Sizes", "", *fenced(_sizes(plan)), "")
     yield from ("## Use", "", *_use(growth), "")
     command = ["growc", "apply", "recipe.grow", growth.reference or "SOURCE", "-o", "GROWN", *growth.options]
@@ -124,7 +124,7 @@ def _lines(growth: Growth) -> Iterator[str]:
 
 
 def fenced(lines: Iterable[str], kind: str = "") -> Iterator[str]:
-    """Lines in a fence that is longer than any in them."""
+    """Yield lines in a fence that is longer than any in them."""
     shown = [printable(line) for line in lines]
     runs = [len(run) for line in shown for run in re.findall("`+", line)]
     fence = "`" * max(3, *(run + 1 for run in (0, *runs)))
@@ -132,29 +132,29 @@ def fenced(lines: Iterable[str], kind: str = "") -> Iterator[str]:
 
 
 def _papers(recipe: Sequence[str]) -> Iterator[str]:
-    """The papers that comments of the recipe name."""
+    """Yield the papers that comments of the recipe name."""
     comments = [line.partition("#")[2] for line in recipe]
-    found = [match for line in comments for match in PAPER.finditer(line)]
-    places = dict.fromkeys(f"https://arxiv.org/abs/{match[1]}" if match[1] else match[2] for match in found)
+    matches = [match for line in comments for match in PAPER.finditer(line)]
+    places = dict.fromkeys(f"https://arxiv.org/abs/{match[1]}" if match[1] else match[2] for match in matches)
     if places:
         yield from ("## Papers", "", "The recipe names these; cite them with the model.", "")
         yield from (*(f"- <{place}>" for place in places), "")
 
 
 def _measured(growth: Growth) -> str:
-    """How far the outputs lie apart, and on which inputs."""
-    if (found := growth.verification) is None:
+    """Return how far the outputs differ, and on which inputs."""
+    if (verification := growth.verification) is None:
         return "The outputs of both models were not compared."
-    cases = many(found.cases, "case")
+    cases = many(verification.cases, "case")
     inputs = f"{cases} of inputs that the caller gave" if growth.given else f"{cases} that growc drew"
-    said = f"Measured on {inputs}, the outputs differ by {short(found.relative)} of their size"
+    sentence = f"Measured on {inputs}, the outputs differ by {short(verification.relative)} of their size"
     if growth.plan.certificate.exact:
-        said += ", which is no more than rounding explains" if not found.refutes_exact() else ""
-    return f"{said}."
+        sentence += ", which is no more than rounding explains" if not verification.refutes_exact() else ""
+    return f"{sentence}."
 
 
 def _sizes(plan: Plan) -> Iterator[str]:
-    """Parameters and axes, before and after."""
+    """Yield parameters and axes, before and after."""
     rows = [("parameters", *map(count, plan.parameters))]
     rows += [
         (name, "/".join(map(str, change.before)), "/".join(map(str, change.after)))
@@ -164,7 +164,7 @@ def _sizes(plan: Plan) -> Iterator[str]:
 
 
 def _use(growth: Growth) -> Iterator[str]:
-    """How the result is loaded."""
+    """Yield the code that loads the result."""
     if growth.distributed:
         yield "This is a distributed checkpoint: `torch.distributed.checkpoint` loads it."
         return

@@ -10,7 +10,7 @@ from growc.verification.judge import by_cause
 
 
 def certificate_lines(certificate: Certificate) -> Iterator[str]:
-    """Exact, or every gap by cause."""
+    """Yield that the result is exact, or every gap by cause."""
     if certificate.exact:
         yield "Certificate: exact. The result computes what the source computes."
         return

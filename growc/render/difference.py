@@ -1,4 +1,4 @@
-"""What differs between two models, as lines of at most 80 columns and as data."""
+"""The differences between two models, as lines of at most 80 columns and as data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from growc.reports.tensor_changes import Kind, TensorChange
 WIDTH = 80
 
 SHOWN = 12
-"""Groups of weights, and operators, that are listed without `--all`."""
+"""The most groups of weights, and the most operators, that are listed without `--all`."""
 
 SIGNS: dict[Kind, str] = {
     "new": "+",
@@ -28,7 +28,7 @@ SIGNS: dict[Kind, str] = {
 
 
 def difference_lines(found: Difference, *, everything: bool = False) -> Iterator[str]:
-    """The difference as a person reads it."""
+    """Yield the difference as text."""
     before, after = found.before, found.after
     yield from _fitted([f"{before.path.name} -> {after.path.name}"])
     if found.same:
@@ -43,7 +43,7 @@ def difference_lines(found: Difference, *, everything: bool = False) -> Iterator
     if found.uncompared:
         yield ""
         yield "Not compared:"
-        yield from (f"  {line}" for told in found.uncompared for line in _wrapped(told))
+        yield from (f"  {line}" for model in found.uncompared for line in _wrapped(model))
 
 
 def _sizes(found: Difference) -> Iterator[tuple[str, str]]:
@@ -74,7 +74,7 @@ def _operators(found: Difference, everything: bool) -> Iterator[str]:
     yield ""
     yield "Operators:"
     shown = rows if everything else rows[:SHOWN]
-    yield from _fitted(f"  {line}" for line in table((cut(name, 54), told) for name, told in shown))
+    yield from _fitted(f"  {line}" for line in table((cut(name, 54), change) for name, change in shown))
     yield from [f"  … {len(rows) - len(shown)} more (--all)"] if len(rows) > len(shown) else []
 
 
@@ -92,21 +92,24 @@ def _weights(found: Difference, everything: bool) -> Iterator[str]:
     if everything:
         yield from (f"  {line}".rstrip() for line in table(rows))
     elif rows:
-        told = max(len(told) for _, told in rows)
-        room = max(24, WIDTH - 5 - told)
-        yield from _fitted(f"  {line}" for line in table((cut(name, room), told) for name, told in rows))
+        widest = max(len(change) for _, change in rows)
+        room = max(24, WIDTH - 5 - widest)
+        yield from _fitted(f"  {line}" for line in table((cut(name, room), change) for name, change in rows))
     hidden = sum(map(len, groups[len(shown) :]))
     if hidden or len(groups) < len(changes):
         yield f"  … {hidden} more (--all)" if hidden else "  (--all lists every one)"
 
 
 def grouped(changes: Iterable[TensorChange]) -> Iterator[list[TensorChange]]:
-    """Changes whose names differ in numbers alone, and that are alike, in the order of the first of each."""
-    found: dict[object, list[TensorChange]] = {}
+    """Yield groups of changes that are alike and whose names differ only in numbers.
+
+    Groups come in the order of their first changes.
+    """
+    groups: dict[object, list[TensorChange]] = {}
     for change in changes:
         key = change.kind, _pattern(change.name), change.before, change.after, _pattern(change.was)
-        found.setdefault(key, []).append(change)
-    yield from found.values()
+        groups.setdefault(key, []).append(change)
+    yield from groups.values()
 
 
 def _pattern(name: str) -> str:
@@ -116,7 +119,7 @@ def _pattern(name: str) -> str:
 def _row(group: Sequence[TensorChange]) -> tuple[str, str]:
     first = group[0]
     name = first.name if len(group) == 1 else _pattern(first.name)
-    told = {
+    description = {
         "new": f"{_shape(first.after)}",
         "gone": f"{_shape(first.before)}",
         "renamed": f"was {first.was if len(group) == 1 else _pattern(first.was)}",
@@ -124,8 +127,8 @@ def _row(group: Sequence[TensorChange]) -> tuple[str, str]:
         "retyped": f"{first.was}, {_apart(group)}",
         "changed": _apart(group),
     }[first.kind]
-    told = cut(told, 44) if first.kind == "renamed" else told
-    return f"{SIGNS[first.kind]} {name}", told + (f"   × {len(group)}" if len(group) > 1 else "")
+    description = cut(description, 44) if first.kind == "renamed" else description
+    return f"{SIGNS[first.kind]} {name}", description + (f"   × {len(group)}" if len(group) > 1 else "")
 
 
 def _shape(shape: tuple[int, ...] | None) -> str:
@@ -133,7 +136,7 @@ def _shape(shape: tuple[int, ...] | None) -> str:
 
 
 def _apart(group: Sequence[TensorChange]) -> str:
-    """`by 1.2e-03`, `by 1.0e-03 to 2.0e-01`; in kind, where it is no number."""
+    """Return `by 1.2e-03`, `by 1.0e-03 to 2.0e-01`, or `in kind` if some difference is no number."""
     known = sorted(change.relative for change in group if change.relative is not None)
     if len(known) < len(group):
         return "in kind"
@@ -176,7 +179,7 @@ def _fitted(lines: Iterable[str]) -> Iterator[str]:
 
 
 def difference_data(found: Difference) -> dict[str, Json]:
-    """What `growc diff --json` prints."""
+    """Return the data that `growc diff --json` prints."""
     growth = found.growth
     return {
         "same": found.same,

@@ -1,4 +1,4 @@
-"""FLOPs as a person and a program read them."""
+"""FLOPs as text and as data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _left_out(found: Flops) -> str:
 
 
 def flops_data(found: Flops) -> dict[str, Json]:
-    """The same as `--json` shows it."""
+    """Return the data that `--json` shows."""
     return {
         "unit": found.unit,
         "forward": _each(found.total_forward, found.units),

@@ -1,4 +1,4 @@
-"""What a person and a program read of a model's analysis: axes, what is frozen, why axes are tied."""
+"""A model's analysis as text and as data: axes, frozen places, why axes are tied."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from growc.passes.compilation import Analysis
 
 SHOWN = 12
-"""Frozen places that a person is shown; `--json` has all."""
+"""The most frozen places that are shown as text; `--json` has all."""
 
 
 def inspect_data(c: Analysis) -> dict[str, Json]:
-    """What `growc inspect --json` prints."""
+    """Return the data that `growc inspect --json` prints."""
     nodes = {(f.node, f.cause): None for f in frozen_axes(c.axes)}
     return {
         "axes": {n: one(tuple(c.roles.sizes(n))) for n in c.roles.axes} | layer_counts(c.layers.runs),
@@ -52,21 +52,21 @@ def inspect_data(c: Analysis) -> dict[str, Json]:
 
 
 def scope_sizes(c: Analysis, scope: str) -> dict[str, int | list[int]]:
-    """The sizes of every named axis of which something lies in a scope."""
-    found: dict[str, int | list[int]] = {}
+    """Return the sizes of every named axis that has a part in a scope."""
+    sizes: dict[str, int | list[int]] = {}
     for name, axes in c.roles.axes.items():
         here = [a.size for a in axes if scope in c.roles.scopes.of(a.spaces)]
-        found.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
-    return found | layer_counts([r for r in c.layers.runs if r.scope == scope])
+        sizes.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
+    return sizes | layer_counts([r for r in c.layers.runs if r.scope == scope])
 
 
 def layer_counts(runs: Sequence[Run]) -> dict[str, int | list[int]]:
-    """`layers`, as an axis among others."""
+    """Return `layers`, as one more axis."""
     return {"layers": one(tuple(numbers(runs)))} if runs else {}
 
 
 def inspect_lines(c: Analysis) -> Iterator[str]:
-    """Roles, sizes, and what is frozen."""
+    """Yield roles, sizes, and frozen places."""
     parameters = count(count_parameters(c.axes, c.ties))
     yield f"{c.path.name} · {parameters} parameters · {many(len(c.graph.nodes), 'node')}"
     yield ""
@@ -87,9 +87,9 @@ def inspect_lines(c: Analysis) -> Iterator[str]:
         (
             f"{node.kind} {node.name}".rstrip(),
             cause,
-            f"axis {found[0].axis} of {found[0].weight}" + _more(len(found)),
+            f"axis {places[0].axis} of {places[0].weight}" + _more(len(places)),
         )
-        for (node, cause), found in groups.items()
+        for (node, cause), places in groups.items()
     ]
     yield from (f"  {line}" for line in table(rows[:SHOWN]))
     if len(rows) > SHOWN:
@@ -101,26 +101,26 @@ def _more(n: int) -> str:
 
 
 def ways_of_experts(c: Analysis) -> dict[str, None]:
-    """How the networks of experts stand, each way once."""
+    """Return the ways in which the networks of experts are stored, each once."""
     axes, looped = c.axes, c.model.looped
     return dict.fromkeys(spelling_of_experts(axes, a.spaces, looped) for a in c.roles.axes["experts"])
 
 
 def role_row(c: Analysis, name: str) -> tuple[str, str, str]:
     """`ffn`, `3072`, `12 spaces`."""
-    found = c.roles.axes[name]
-    if name == "kv_heads" and found == c.roles.axes.get("heads"):
+    role_axes = c.roles.axes[name]
+    if name == "kv_heads" and role_axes == c.roles.axes.get("heads"):
         note = "as heads: there are no groups"
     else:
-        fixed = sum(any(x.frozen for x in atoms_of(a.spaces)) for a in found)
-        note = many(len(found), "space") + (f", {fixed} of them frozen" if fixed else "")
-        note += "" if all(a.spaces for a in found) else ", where there is one nothing counts it"
+        fixed = sum(any(x.frozen for x in atoms_of(a.spaces)) for a in role_axes)
+        note = many(len(role_axes), "space") + (f", {fixed} of them frozen" if fixed else "")
+        note += "" if all(a.spaces for a in role_axes) else ", where there is one nothing counts it"
         note += f", {' / '.join(ways_of_experts(c))}" if name == "experts" else ""
     return name, " / ".join(map(str, c.roles.sizes(name))), note
 
 
 def layer_rows(runs: Sequence[Run]) -> Iterator[tuple[str, str, str]]:
-    """`layers`, `4 / 3`, `tower 0 / tower 1`, and where layers differ how they do."""
+    """Yield `layers`, `4 / 3`, `tower 0 / tower 1`; and the kinds of layers, if these differ."""
     if runs:
         scopes = list(dict.fromkeys(r.scope for r in runs if r.scope))
         note = (
@@ -134,7 +134,10 @@ def layer_rows(runs: Sequence[Run]) -> Iterator[tuple[str, str, str]]:
 
 
 def attention_rows(c: Analysis) -> Iterator[tuple[str, str, str]]:
-    """`attention`, `4`, `6 heads of 16; queries, keys and values packed in a row`: one row for each kind."""
+    """Yield one row for each kind of attention.
+
+    An example is `attention`, `4`, `6 heads of 16; queries, keys and values packed in a row`.
+    """
     flow = Flow(c.axes)
     kinds = attention_kinds(flow, c.roles)
     for k, (kind, number) in enumerate(kinds.items()):
@@ -147,7 +150,7 @@ def attention_rows(c: Analysis) -> Iterator[tuple[str, str, str]]:
 
 @dataclass(frozen=True)
 class AttentionKind:
-    """Attentions of so many heads, in so many groups, whose weights are packed in one way."""
+    """A kind of attention: the number of heads and of groups, and how its weights are packed."""
 
     heads: int
     kv_heads: int
@@ -162,14 +165,14 @@ class AttentionKind:
 
 
 def attention_kinds(flow: Flow, roles: Roles) -> Counter[AttentionKind]:
-    """How often there is each kind of attention, in canonical order."""
-    found = Counter[AttentionKind]()
+    """Count the attentions of each kind, in canonical order."""
+    kinds = Counter[AttentionKind]()
     for attention in roles.attention:
         heads = RoleAxis(attention.heads)
         keys = RoleAxis(roles.without_groups(attention.heads))
         depth = next((RoleAxis(d).size for d in attention.depths if d), 1)
-        found[AttentionKind(heads.size, keys.size, depth, packing(flow, attention))] += 1
-    return found
+        kinds[AttentionKind(heads.size, keys.size, depth, packing(flow, attention))] += 1
+    return kinds
 
 
 def kinds_text(kinds: Sequence[int]) -> str:
@@ -179,7 +182,7 @@ def kinds_text(kinds: Sequence[int]) -> str:
 
 
 def absent(axes: dict[str, list[RoleAxis]]) -> Iterator[str]:
-    """What one would look for first and does not find."""
+    """Yield lines for the most important axes, if they were not found."""
     if not axes:
         yield 'No axis of this model has a name of its own; `axis N of "PARAMETER"` names any.'
     if "hidden" not in axes:
@@ -192,7 +195,7 @@ def absent(axes: dict[str, list[RoleAxis]]) -> Iterator[str]:
 
 
 def explain_lines(c: Analysis, name: str, found: Sequence[RoleAxis], everything: bool) -> Iterator[str]:
-    """Why axes change together: every weight axis of every space of a name, and the operators on the way.
+    """Yield why axes change together: each weight axis of each space of a name, and the operators between.
 
     Without `everything`, places that are reached alike (in equal layers) stand once, and so do spaces.
     """
@@ -212,7 +215,7 @@ def explain_lines(c: Analysis, name: str, found: Sequence[RoleAxis], everything:
 
 
 def space_lines(c: Analysis, name: str, axis: RoleAxis, found: list[Way], everything: bool) -> Iterator[str]:
-    """One space."""
+    """Yield the lines of one space."""
     axes = "1 weight axis" if len(found) == 1 else f"{len(found)} weight axes that change together"
     yield f"`{name}` of {c.path.name}: {many(axis.size, 'unit')}, {axes}"
     for space in axis.spaces:
@@ -235,7 +238,7 @@ def space_lines(c: Analysis, name: str, axis: RoleAxis, found: list[Way], everyt
 
 
 def likeness(way: Way) -> object:
-    """Equal for places that are reached alike."""
+    """Return a key that is equal for places that are reached alike."""
     value, axis = way.vertex
     return axis, value.sizes, tuple(map(_kind, way.steps)), _kind(way.start)
 

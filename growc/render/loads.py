@@ -1,4 +1,4 @@
-"""What each process reads and writes, as a person and a program read it."""
+"""The bytes that each process reads and writes, as text and as data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _duration(seconds: float) -> str:
 
 
 def loads_data(found: Loads) -> dict[str, Json]:
-    """The same as `--json` shows it."""
+    """Return the data that `--json` shows."""
     return {
         "processes": [{"read": e.read, "written": e.written, "whole": e.whole} for e in found.each],
         "largest_to_mean": round(found.ratio, 4),

@@ -1,7 +1,8 @@
-"""The fields that a pass filled in, as lines of text: for people who work on growc.
+"""The fields that a pass has set, as lines of text: for people who work on growc.
 
-A record is its fields, but for those with their default and those that `repr` leaves out too; a collection is
-its elements. `Text.form` has another form for types that read better in one, and so has a `__str__`.
+A record is shown by its fields, without those at their default and those that `repr` leaves out; a collection
+by its elements. `Text.form` has another form for types that read better in one. Types with a `__str__` use
+that.
 """
 
 from __future__ import annotations
@@ -34,15 +35,17 @@ WIDTH, MOST = 140, 6
 
 
 def lines_after(name: str, made: Source, filled: Iterable[str]) -> list[str]:
-    """A heading, and the fields that the pass of this name filled in; a model shows in its graph."""
+    """Return a heading, and the fields that the pass of this name has set. A model shows in its graph."""
     values = vars(made)
     text = Text(values.get("axes"))
-    found = [line for field in filled if field != "model" for line in entry(field, text.lines(values[field]))]
-    return [f"After {name}:", *(f"  {line}".rstrip() for line in found or ["nothing"]), ""]
+    lines = [line for field in filled if field != "model" for line in entry(field, text.lines(values[field]))]
+    return [f"After {name}:", *(f"  {line}".rstrip() for line in lines or ["nothing"]), ""]
 
 
 def entry(label: str, lines: Sequence[str]) -> list[str]:
-    """A label with lines behind it if the first one heads the others, else below it; nothing before none."""
+    """Return a label with lines: in its line if the first heads the others, else below; nothing for no
+    lines.
+    """
     if not lines:
         return []
     if all(line.startswith("  ") for line in lines[1:]):
@@ -51,13 +54,15 @@ def entry(label: str, lines: Sequence[str]) -> list[str]:
 
 
 def joined(parts: Sequence[Sequence[str]], opened: str, closed: str) -> str:
-    """Parts of one line each in one line; nothing where that is too long, or one has several lines."""
+    """Return parts of one line each in one line; empty if that is too long, or if a part has several
+    lines.
+    """
     line = f"{opened}{', '.join(line for part in parts for line in part)}{closed}"
     return line if all(len(part) == 1 for part in parts) and len(line) <= WIDTH else ""
 
 
 class Text:
-    """Things as text. A space is a letter and a number, in the order of the graph."""
+    """A writer of things as text. A space is a letter and a number, in the order of the graph."""
 
     def __init__(self, axes: Axes | None) -> None:
         self.numbers: dict[Space, int] = {}
@@ -68,7 +73,7 @@ class Text:
                 self.members.setdefault(find(space), {})[f"{value_text(value)}.{axis}"] = None
 
     def lines(self, thing: object) -> list[str]:
-        """A thing in lines; none where it is empty."""
+        """Return a thing in lines; none if it is empty."""
         if (form := self.form(thing)) is not None:
             return form.splitlines()
         if is_dataclass(thing) and not isinstance(thing, type):
@@ -85,21 +90,23 @@ class Text:
         return [together] if together else [line for part in parts for line in part]
 
     def text(self, thing: object) -> str:
-        """A thing in one line."""
+        """Return a thing in one line."""
         return " ".join(self.lines(thing))
 
     def record(self, thing: DataclassInstance) -> list[str]:
-        """The type of a record, and its fields that say something."""
-        found = {f.name: self.lines(vars(thing)[f.name]) for f in fields(thing) if f.repr}
+        """Return the type of a record, and its fields that are neither empty nor at their default."""
+        values = {f.name: self.lines(vars(thing)[f.name]) for f in fields(thing) if f.repr}
         usual = {f.name: self.lines(default_of(f)) for f in fields(thing)}
-        told = {name: lines for name, lines in found.items() if lines and lines != usual[name]}
+        changed = {name: lines for name, lines in values.items() if lines and lines != usual[name]}
         name = type(thing).__name__
-        together = joined([[f"{k}={line}" for line in lines] for k, lines in told.items()], f"{name}(", ")")
-        apart = [name, *(f"  {line}" for pair in told.items() for line in entry(*pair))]
+        together = joined(
+            [[f"{k}={line}" for line in lines] for k, lines in changed.items()], f"{name}(", ")"
+        )
+        apart = [name, *(f"  {line}" for pair in changed.items() for line in entry(*pair))]
         return [together] if together else apart
 
     def form(self, thing: object) -> str | None:
-        """What reads better than its fields or elements."""
+        """Return a form that reads better than the fields or elements; None if there is none."""
         match thing:
             case Space():
                 return self.space(thing)
@@ -139,7 +146,7 @@ class Text:
         return f"({(' ' if space.kind == 'product' else ' + ').join(map(self.space, space.parts))})"
 
     def axes(self, axes: Axes) -> str:
-        """Every space, with its size and the axes that it is; then every node with its line."""
+        """Return every space, with its size and its axes; then every node with its line."""
         spaces = []
         for space, members in self.members.items():
             reasons = {"frozen": space.frozen, "addressed": space.addressed, "chosen": space.chosen}
@@ -158,12 +165,12 @@ class Text:
 
 
 def default_of(field: Field[object]) -> object:
-    """What a field holds unless it is given; nothing where it must be given."""
+    """Return a field's default; MISSING if it has none."""
     return field.default_factory() if field.default_factory is not MISSING else field.default
 
 
 def graph_text(graph: Graph) -> str:
-    """Stored tensors, and every node: its results, its operands, how its operator treats maps, its sizes."""
+    """Return stored tensors, and every node: its results, operands, treatment of maps, and sizes."""
     weights = (("weight", w.name, f"{w.dtype}{list(w.shape)}") for w in graph.weights)
     inputs = (("input", v.name, type_text(v)) for v in graph.inputs)
     nodes = (
@@ -175,31 +182,31 @@ def graph_text(graph: Graph) -> str:
 
 
 def called(node: Node) -> str:
-    """An operator with its operands and attributes."""
+    """Return an operator with its operands and attributes."""
     given = (f"{name}={attribute_text(value)}" for name, value in sorted(node.attributes.items()))
     return f"{node.op}({', '.join([names(node.inputs), *given])})"
 
 
 def attribute_text(value: object) -> str:
-    """A number or a short text; of all else its type."""
+    """Return a number or a text, cut if it is long; for other values their type."""
     text = str(value) if isinstance(value, int | float | str | tuple | list) else type(value).__name__
     return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"
 
 
 def names(values: Iterable[Value | None]) -> str:
-    """Values by their names; `_` for none."""
+    """Return values by their names; `_` for None."""
     return ", ".join("_" if v is None else v.name for v in values)
 
 
 def value_text(value: Value) -> str:
-    """A value by its name; a use of a weight with what uses it."""
+    """Return a value by its name; for a use of a weight also the results of its user."""
     if value.weight is None or not value.users:
         return value.name
     return f"{value.name}@{names(value.users[0][0].outputs)}"
 
 
 def type_text(value: Value) -> str:
-    """The type of a value, its sizes at the sample points, and its elements: each where it is known."""
+    """Return the type of a value, its sizes at the sample points, and its elements, as far as known."""
     sizes = "" if value.sizes is None else f"[{', '.join(map(size_text, value.sizes))}]"
     elements = [] if value.known is None else value.known[0].reshape(-1).tolist()
     more = ", …" if len(elements) > MOST else ""
@@ -208,12 +215,12 @@ def type_text(value: Value) -> str:
 
 
 def size_text(size: Size) -> str:
-    """`8`; `2|3|5` where it is another one at each sample point."""
+    """Return `8`, or `2|3|5` if the size differs between sample points."""
     return "|".join(map(str, size if len(set(size)) > 1 else size[:1]))
 
 
 def statement_text(bound: Bound) -> str:
-    """A statement in its scopes, as a recipe has it."""
+    """Return a statement in its scopes, as a recipe has it."""
     item: Item = bound.statement
     for scope in reversed(bound.scopes):
         item = Scoped(scope, (item,))
@@ -221,7 +228,10 @@ def statement_text(bound: Bound) -> str:
 
 
 def map_text(found: IndexMap) -> str:
-    """Its rows in order: which unit each one is, times what; `mean`, `0`, and `?` for what is neither."""
+    """Return the rows of a map in order: the unit that each one is, and its factor.
+
+    `mean` is the mean of all units, `0` is zero, and `?` is no combination of units.
+    """
     rows = zip(
         found.index.tolist(), found.weight.tolist(), found.mean.tolist(), found.junk.tolist(), strict=True
     )

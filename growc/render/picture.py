@@ -1,4 +1,4 @@
-"""What hangs on each residual stream, as a tree in plain text."""
+"""The branches on each residual stream, as a tree in plain text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from growc.passes.compilation import Analysis
 
 WIDTH = 80
-"""No line is longer."""
+"""The most characters of a line."""
 
 
 def picture_lines(c: Analysis) -> Iterator[str]:
-    """For every stream: what makes it, the branches on it by kind, and what reads it at the end."""
+    """Yield for every stream the nodes that make it, the branches on it by kind, and its readers at the
+    end.
+    """
     picture = _Picture(c)
     for k, axis in enumerate(c.roles.axes.get("hidden", [])):
         yield from [""] if k else []
@@ -41,7 +43,7 @@ class _Picture:
         }
 
     def stream(self, axis: RoleAxis) -> Iterator[str]:
-        """One stream."""
+        """Yield the lines of one stream."""
         [space] = axis.spaces
         sources, branches, ends = Counter(self.tables(space)), Counter[str](), Counter[str]()
         inner: set[Space] = set()
@@ -55,9 +57,9 @@ class _Picture:
                 inner |= {p for s in read for p in segments(s)}
         for m in self.flow.maps:
             if find(space) in self.flow.read(m):
-                made = [s for s in self.flow.made(m) if not self.is_inner(s, inner | {find(space)})]
+                written = [s for s in self.flow.made(m) if not self.is_inner(s, inner | {find(space)})]
                 tie = " (tied to the table)" if self.is_tied(m.node.inputs) else ""
-                ends.update(self.text(s) + tie for s in made)
+                ends.update(self.text(s) + tie for s in written)
         norms = many(self.norms(space), "norm")
         where = " and ".join(sorted(self.c.roles.scopes.of(axis.spaces)))
         yield f"  hidden {axis.size}{f' in {where}' if where else ''} · {norms}"
@@ -79,7 +81,7 @@ class _Picture:
         return {self.names.get(x) for x in atoms} & {"heads", "kv_heads", "head_dim"} != set()
 
     def tables(self, space: Space) -> Iterator[str]:
-        """Tables whose rows are units of the stream."""
+        """Yield the tables whose rows are units of the stream."""
         for instance in self.flow.axes.instances:
             table = instance.node.input(0)
             terms = instance.line.inputs[0] if instance.line.inputs else None
@@ -92,11 +94,11 @@ class _Picture:
                 yield from (self.text(s) + tie for s in spaces if s is not find(space))
 
     def is_tied(self, operands: Iterable[Value | None]) -> bool:
-        """Whether one of these is, but for its layout, an embedding that is a head too."""
+        """Whether one of these is an embedding that is also a head, up to layout."""
         return any(value is not None and value.unmoved in self.tied for value in operands)
 
     def norms(self, space: Space) -> int:
-        """How many norms run over the stream."""
+        """Count the norms that run over the stream."""
         sources = [self.flow.axes.of(n.source)[k] for n in self.c.norms for k in n.axes if n.source.rank]
         closed = {n.close for n in self.c.norms}
         for instance in self.flow.axes.instances:
@@ -107,7 +109,7 @@ class _Picture:
         return sum(find(s) is find(space) for s in sources)
 
     def role(self, space: Space) -> str:
-        """The first name in a space: `heads` for heads × head_dim."""
+        """Return the first name in a space: `heads` for heads × head_dim."""
         names = [self.names.get(x, "") for x in leaves(space)]
         return "heads" if {"heads", "kv_heads", "head_dim"} & set(names) else next(iter(names), "")
 
@@ -119,12 +121,12 @@ class _Picture:
         return f"{name} {space.size[0]}" if name else many(space.size[0], "unit")
 
     def attention(self, space: Space) -> str:
-        """The heads in a space, and what one has."""
+        """Return the heads in a space, and the size of one."""
         atoms = set(leaves(space))
 
         def size(name: str) -> int:
-            found = sorted(self.c.roles.axes.get(name, []), key=lambda a: not a.spaces)
-            return next((a.size for a in found if set(atoms_of(a.spaces)) <= atoms), 0)
+            role_axes = sorted(self.c.roles.axes.get(name, []), key=lambda a: not a.spaces)
+            return next((a.size for a in role_axes if set(atoms_of(a.spaces)) <= atoms), 0)
 
         heads, groups = size("heads") or size("kv_heads"), size("kv_heads")
         grouped = f" in {many(groups, 'group')}" if groups and groups != heads else ""

@@ -1,4 +1,4 @@
-"""What was measured on inputs: the importance of units as text, layers as a chart, and both as data."""
+"""Measurements on inputs: the importance of units as text, layers as a chart, and both as data."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ BAR = 16
 MISSING = "–"
 
 SHOWN = 24
-"""Index spaces that a person is shown; `--json` has all."""
+"""The most index spaces that are shown as text; `--json` has all."""
 
 
 def profile_lines(profile: Profile, model: str) -> Iterator[str]:
-    """A row for every layer and branch: what it adds, and what it costs to remove and to double the layer."""
+    """Yield a row for every layer and branch: what it adds, and what removing and doubling the layer
+    costs.
+    """
     loss = "" if profile.loss is None else f"; its loss is {profile.loss.mean:.4f} nats a token"
     yield f"{model} on {many(profile.samples, 'sample')}{loss}"
     yield ""
@@ -43,7 +45,7 @@ def profile_lines(profile: Profile, model: str) -> Iterator[str]:
 
 
 def profile_data(profile: Profile) -> dict[str, Json]:
-    """What `--json` shows of it."""
+    """Return the data that `--json` shows."""
     rows = [
         layer_data(row.score)
         | {"scope": row.scope, "removed": _trial_data(row.removed), "doubled": _trial_data(row.doubled)}
@@ -57,7 +59,7 @@ def profile_data(profile: Profile) -> dict[str, Json]:
 
 
 def layer_data(score: LayerScore) -> dict[str, Json]:
-    """What `--json` shows of a layer that was measured only."""
+    """Return the data that `--json` shows of a layer that was only measured."""
     branches = [{"kind": kind, "ratio": ratio} for kind, ratio in score.branches]
     return {"run": score.run, "layer": score.layer, "ratio": score.ratio, "branches": branches}
 
@@ -74,19 +76,19 @@ def _reasons(profile: Profile) -> Iterator[str]:
 
 
 def places(profile: Profile) -> list[str]:
-    """`2`; of several runs `decoder 2`, or where scopes do not tell them apart `run 1: 2`."""
+    """Return `2`; for several runs `decoder 2`, or `run 1: 2` if scopes do not tell them apart."""
     runs = {row.score.run: row.scope for row in profile.layers}
     if len(runs) == 1:
         return [str(row.score.layer) for row in profile.layers]
-    told = len(set(runs.values())) == len(runs)
+    by_scope = len(set(runs.values())) == len(runs)
     return [
-        f"{row.scope} {row.score.layer}" if told else f"run {row.score.run}: {row.score.layer}"
+        f"{row.scope} {row.score.layer}" if by_scope else f"run {row.score.run}: {row.score.layer}"
         for row in profile.layers
     ]
 
 
 def cost_name(profile: Profile) -> str:
-    """What bars of cost show: the loss, else the KL, else the relative difference."""
+    """Return what bars of cost show: the loss, else the KL, else the relative difference."""
     outcomes = [t.outcome for row in profile.layers for t in (row.removed, row.doubled) if t.outcome]
     if profile.loss is not None:
         return "loss"
@@ -94,20 +96,20 @@ def cost_name(profile: Profile) -> str:
 
 
 def cost_of(trial: Trial, name: str) -> float | None:
-    """What a trial costs, by that name."""
-    found = trial.outcome
-    if found is None:
+    """Return what a trial costs, by that name."""
+    outcome = trial.outcome
+    if outcome is None:
         return None
     if name == "loss":
-        return None if found.after is None else found.after.mean
-    return found.kl if name == "KL" else found.relative
+        return None if outcome.after is None else outcome.after.mean
+    return outcome.kl if name == "KL" else outcome.relative
 
 
 def _chart(profile: Profile) -> Table:
     name = cost_name(profile)
     costs = [cost_of(t, name) for row in profile.layers for t in (row.removed, row.doubled)]
     ratios = [r for row in profile.layers for r in (row.score.ratio, *(r for _, r in row.score.branches))]
-    widest = [max((x for x in found if x is not None), default=0.0) for found in (ratios, costs)]
+    widest = [max((x for x in group if x is not None), default=0.0) for group in (ratios, costs)]
     chart = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("layer", "", "‖f(x)‖/‖x + f(x)‖", "", f"{name} without it", "", f"{name} with it twice"):
         chart.add_column(title, no_wrap=True)
@@ -129,34 +131,35 @@ def _cells(value: float | None, widest: float) -> tuple[RenderableType, Renderab
 
 
 def _rendered(chart: Table) -> list[str]:
-    """What a terminal without colours shows, whatever its width."""
+    """Return the lines that a terminal without colours shows, whatever its width."""
     text = io.StringIO()
     Console(file=text, width=140, color_system=None, legacy_windows=False).print(chart)
     return text.getvalue().splitlines()
 
 
 def score_lines(scores: Mapping[str, Floats]) -> Iterator[str]:
-    """One line for each index space: its units, the least and the largest score, what the better half has.
-    One for each run of layers: all of them, in order.
+    """Yield a line for each index space: its units, least and largest score, the better half's share.
+
+    Each run of layers has one line, with all scores in order.
     """
     rows = []
-    layers = {name: found for name, found in scores.items() if name.startswith("layers.")}
-    for name, found in scores.items():
+    layers = {name: values for name, values in scores.items() if name.startswith("layers.")}
+    for name, values in scores.items():
         if name in layers:
             continue
-        best = np.sort(found)[::-1][: -(-len(found) // 2)].sum() / (found.sum() or 1.0)
-        spread = f"{short(float(found.min()))} to {short(float(found.max()))}"
-        rows.append((name, many(len(found), "unit"), spread, f"the better half has {best:.0%}"))
+        best = np.sort(values)[::-1][: -(-len(values) // 2)].sum() / (values.sum() or 1.0)
+        spread = f"{short(float(values.min()))} to {short(float(values.max()))}"
+        rows.append((name, many(len(values), "unit"), spread, f"the better half has {best:.0%}"))
     yield from (f"  {line}" for line in table(rows[:SHOWN]))
     if len(rows) > SHOWN:
         yield f"  … {len(rows) - SHOWN} more (--json)"
     if not rows:
         yield "No axis with a name is read by a weight."
-    yield from (f"  {name}   {' '.join(f'{x:.2f}' for x in found)}" for name, found in layers.items())
+    yield from (f"  {name}   {' '.join(f'{x:.2f}' for x in values)}" for name, values in layers.items())
 
 
 def rate_line(samples: int, seconds: float) -> str:
-    """How fast it went, or that nothing had to be run."""
+    """Return the speed of the measurement, or that nothing had to be run."""
     if not samples:
         return "Nothing was run: these scores were kept from the same measurement."
     rate = f", {samples / seconds:.3g} a second" if seconds else ""

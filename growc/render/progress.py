@@ -1,4 +1,4 @@
-"""Progress on standard error: what is being done, how much, rate and time left on a terminal; else stages."""
+"""Progress on standard error: current step, amount, rate and time left on a terminal; else stages."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from growc.errors.printable import printable
 from growc.errors.progress import Progress
 
 BYTES = ("writing ", "fetching ")
-"""Phrases that begin so count bytes; others count what they name."""
+"""Prefixes of phrases that count bytes; other phrases count what they name."""
 
 WIDTH = 36
-"""Characters of what is being done that are shown; names of weights are cut at their start."""
+"""The most characters shown of the current step; names of weights are cut at their start."""
 
 
 SELDOM = 0.1
-"""Seconds between changes of what a notebook shows."""
+"""Seconds between updates in a notebook."""
 PATIENCE = 5.0
-"""After so many seconds a stage is named where no terminal shows a bar, as in the log of a batch job."""
+"""Seconds after which a stage is named if no terminal shows a bar, as in the log of a batch job."""
 
 
 @contextmanager
 def progress(*, quiet: bool = False, verbose: bool = False) -> Iterator[Progress]:
-    """A function (phrase, done, total) that shows what is going on. A total of 0 is not known.
+    """Yield a function (phrase, done, total) that shows progress. A total of 0 is unknown.
 
-    verbose: each stage is told with its seconds, once it is done.
+    verbose: each stage is printed with its seconds, once it is done.
     """
     if quiet:
         yield lambda phrase, done, total: None
@@ -42,7 +42,9 @@ def progress(*, quiet: bool = False, verbose: bool = False) -> Iterator[Progress
 
 @contextmanager
 def in_python(asked: Progress | None) -> Iterator[Progress]:
-    """What a caller in Python asked for; else a line below the cell of a notebook, and nothing elsewhere."""
+    """Yield the progress that a Python caller asked for, else a line below a notebook's cell, else
+    nothing.
+    """
     kernel = getattr(getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), "kernel", None)
     if asked is not None or kernel is None:
         yield asked or (lambda phrase, done, total: None)
@@ -66,25 +68,25 @@ def in_python(asked: Progress | None) -> Iterator[Progress]:
 
 
 class _Stages:
-    """Stages on lines of their own: long ones when they have lasted for a while."""
+    """Stages on separate lines; long ones are shown once they have lasted for a while."""
 
     def __init__(self, *, verbose: bool) -> None:
         self.verbose, self.stage, self.start = verbose, "", 0.0
         self.timer: Timer | None = None
 
     def show(self, phrase: str, done: int, total: int) -> None:
-        """What is being done."""
+        """Show the current step."""
         stage = f"{BYTES}the weights" if phrase.startswith(BYTES) else phrase
         if stage != self.stage:
             self.close()
             self.stage, self.start = stage, perf_counter()
             self.timer = Timer(PATIENCE, _tell, [f"{stage} …"])
             self.timer.daemon = True
-            with suppress(RuntimeError):  # where no thread can be had, nothing is told
+            with suppress(RuntimeError):  # without a thread for the timer, nothing is shown
                 self.timer.start()
 
     def close(self) -> None:
-        """The stage is done."""
+        """End the stage."""
         if self.timer is not None:
             self.timer.cancel()
         if self.verbose and self.stage:
@@ -98,7 +100,7 @@ def _tell(line: str) -> None:
 
 @contextmanager
 def _bar() -> Iterator[Progress]:
-    """A bar on a terminal."""
+    """Yield a bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
     from rich.progress import Progress as Bar
@@ -117,8 +119,8 @@ def _bar() -> Iterator[Progress]:
             else:
                 amount = f"{task.completed:.0f}/{task.total:.0f}"
                 rate = f"  {task.speed:.3g}/s" if task.speed else ""
-            left = f"  {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
-            return Text(amount + rate + left)
+            remaining = f"  {task.time_remaining:.0f} s left" if task.time_remaining is not None else ""
+            return Text(amount + rate + remaining)
 
     whole = Column(no_wrap=True)
     columns = (
@@ -136,8 +138,8 @@ def _bar() -> Iterator[Progress]:
                 bar.remove_task(task)
             bar.add_task("", total=total or None)
             bar.start()
-        kept = phrase if len(phrase) <= WIDTH else f"{phrase[:8]}…{phrase[9 - WIDTH :]}"
-        bar.update(bar.task_ids[0], description=printable(kept), completed=done)
+        shortened = phrase if len(phrase) <= WIDTH else f"{phrase[:8]}…{phrase[9 - WIDTH :]}"
+        bar.update(bar.task_ids[0], description=printable(shortened), completed=done)
 
     try:
         yield show

@@ -35,7 +35,7 @@ lines_of.register(Difference)(difference_lines)
 
 @lines_of.register
 def applied(done: Applied) -> Iterator[str]:
-    """The plan, what was measured, and where the result is."""
+    """Yield the plan, the measurements, and where the result is."""
     yield from plan_lines(done.plan)
     yield ""
     yield from applied_lines(done)
@@ -43,25 +43,25 @@ def applied(done: Applied) -> Iterator[str]:
 
 @lines_of.register
 def inspected(found: Analysis) -> Iterator[str]:
-    """The axes of a model, and what a token costs."""
+    """Yield the axes of a model, and what a token costs."""
     header, *lines = inspect_lines(found)
     yield from [header, flops_line(count(found)), *lines]
 
 
 @lines_of.register
 def flops(found: Flops) -> Iterator[str]:
-    """What a pass costs."""
+    """Yield what a pass costs."""
     yield flops_line(found)
 
 
 @lines_of.register
 def profile(found: Profile) -> Iterator[str]:
-    """What each layer is worth."""
+    """Yield what each layer is worth."""
     yield from profile_lines(found, "the model")
 
 
 @lines_of.register
 def measured(found: Measurement) -> Iterator[str]:
-    """The scores of units and layers."""
+    """Yield the scores of units and layers."""
     yield from score_lines(found.scores)
     yield rate_line(found.samples, found.seconds)

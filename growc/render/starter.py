@@ -1,4 +1,4 @@
-"""A starter recipe as text: what is active, what is offered behind `#`, and what is frozen and why."""
+"""A starter recipe as text: active statements, offers behind `#`, and frozen places with their reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WIDTH = 80
 
 SHOWN = 12
-"""Frozen places that are told; `growc inspect --json` has all."""
+"""The most frozen places that are listed; `growc inspect --json` has all."""
 
 MEANINGS = {
     "hidden": "the residual stream, in every layer at once",
@@ -36,7 +36,7 @@ MEANINGS = {
     "channels": "channels of convolutions",
     "layers": "equal parts, one behind the other",
 }
-"""What each axis of docs/language.md is."""
+"""The meaning of each axis of docs/language.md."""
 
 
 def init(model: Model, *, example_inputs: object = None) -> str:
@@ -50,7 +50,7 @@ def init(model: Model, *, example_inputs: object = None) -> str:
 
 
 def starter_text(made: Starter) -> str:
-    """The recipe, in canonical form."""
+    """Return the recipe in canonical form."""
     lines = [*_head(made), *_axes(made), *_parts(made), *_frozen(made), *_expectation(made)]
     return grammar.format(grammar.parse(Source("<starter>", "\n".join(lines) + "\n")))
 
@@ -91,7 +91,7 @@ def _parts(made: Starter) -> Iterator[str]:
 
 
 def _offer(one: Offer, told: str, active: Offer | None) -> Iterator[str]:
-    """A comment of a few lines, then the statement, if there is any."""
+    """Yield a comment of a few lines, then the statement, if there is one."""
     yield ""
     yield from _told(f"{told}. {_claim(one, active)}")
     if one.statement:
@@ -100,13 +100,13 @@ def _offer(one: Offer, told: str, active: Offer | None) -> Iterator[str]:
 
 
 def _sized(one: Offer) -> str:
-    """`ffn: inner units of feed-forward blocks, 384 now`."""
+    """Return `ffn: inner units of feed-forward blocks, 384 now`."""
     meaning = f": {MEANINGS[one.axis]}" if one.axis in MEANINGS else ""
     return f"{one.axis}{meaning}, {' and '.join(map(str, one.sizes))} now"
 
 
 def _claim(one: Offer, active: Offer | None) -> str:
-    """Whether it is exact, and where it can stand."""
+    """Return whether an offer is exact, and where it can stand."""
     if not one.statement:
         return f"Stays as it is: {one.verdict.cause}."
     exact = "Exact." if one.verdict.exact else f"Not exact: {one.verdict.cause}."
@@ -146,7 +146,7 @@ def _expectation(made: Starter) -> Iterator[str]:
 
 
 def _told(text: str, hanging: str = "") -> Iterable[str]:
-    """A comment, in lines that a terminal shows whole; names in it may have any characters."""
+    """Return a comment in lines that fit a terminal. Names in it may have any characters."""
     wide = WIDTH - 2
     lines = textwrap.wrap(printable(text), wide, subsequent_indent=hanging, break_on_hyphens=False)
     return [f"# {line}" for line in lines]

@@ -1,4 +1,4 @@
-"""What a person reads of a plan and of a measurement, as lines of text."""
+"""Plans and measurements as lines of text and as data."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from growc.verification.verify import Verification
 
 SHOWN = 6
-"""Weights that a plan lists without `--all`, and outputs that a measurement does."""
+"""The most weights that a plan lists without `--all`, and the most outputs of a measurement."""
 
 
 def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
-    """The plan: what changes, what is claimed, what it costs."""
+    """Yield the plan: what changes, what is claimed, what it costs."""
     yield f"{plan.model} · {count(plan.parameters[0])} parameters"
     yield ""
     yield from budget_lines(plan.decided)
@@ -37,12 +37,12 @@ def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
         yield from ["  The recipe changes nothing: the result is the model as it is."]
     later = plan.later_copies
     rows = [weight_row(w, moved=w.name not in later) for w in changed]
-    gone = [(f"- {g.name}", str(list(g.shape)), "goes") for g in plan.gone]
-    shown = [*rows, *gone] if everything else [*rows[:SHOWN], *gone[: SHOWN // 2]]
+    removed = [(f"- {g.name}", str(list(g.shape)), "goes") for g in plan.gone]
+    shown = [*rows, *removed] if everything else [*rows[:SHOWN], *removed[: SHOWN // 2]]
     yield from [""] if shown else []
     yield from (f"  {line}" for line in table(shown))
-    if left := len(rows) + len(gone) - len(shown):
-        yield f"  … {left} more (--all)"
+    if hidden := len(rows) + len(removed) - len(shown):
+        yield f"  … {hidden} more (--all)"
     if everything:
         yield from (f"  ~ {node}   {name} = {value:g}" for node, name, value in plan.attributes)
     yield ""
@@ -64,20 +64,20 @@ def statement_rows(summaries: Sequence[Summary], changed: Sequence[WeightPlan]) 
 
 
 def touched(summary: Summary, changed: Sequence[WeightPlan]) -> str:
-    """How much a statement changes."""
+    """Return how much a statement changes."""
     if not summary.spaces or summary.axis == "layers":
         runs = [many(summary.spaces, "run")] if summary.spaces > 1 else []
-        gone = list(dict.fromkeys(numbers_text(found) for found in summary.removed if found))
-        return ", ".join([*runs, *([f"without {' / '.join(gone)}"] if gone else [])])
+        removed = list(dict.fromkeys(numbers_text(group) for group in summary.removed if group))
+        return ", ".join([*runs, *([f"without {' / '.join(removed)}"] if removed else [])])
     verbs = [[s.verb for s in w.steps if s.name == summary.axis] for w in changed]
-    norms = sum("scales" in found for found in verbs)
-    text = many(sum(bool(found) for found in verbs) - norms, "weight")
+    norms = sum("scales" in group for group in verbs)
+    text = many(sum(bool(group) for group in verbs) - norms, "weight")
     text += f", {many(norms, 'norm')}" if norms else ""
     return text + (f" in {summary.spaces} spaces" if summary.spaces > 1 else "")
 
 
 def numbers_text(numbers: Sequence[int]) -> str:
-    """`2, 5`; three and more in a row as a recipe has them: `2..5`."""
+    """Return `2, 5`; three and more consecutive numbers as a recipe has them: `2..5`."""
     runs: list[list[int]] = []
     for n in numbers:
         if runs and runs[-1][-1] == n - 1:
@@ -88,8 +88,9 @@ def numbers_text(numbers: Sequence[int]) -> str:
 
 
 def weight_row(weight: WeightPlan, *, moved: bool = False) -> tuple[str, str, str]:
-    """`~ name`, `[768, 2304] -> [1024, 3072]`, `reads hidden, makes heads x 3`; moved: whether it is no copy
-    of one that stays, but has another name now.
+    """Return `~ name`, `[768, 2304] -> [1024, 3072]`, `reads hidden, makes heads x 3`.
+
+    moved: whether the weight is a renamed one rather than a copy of one that stays.
     """
     if weight.literal is not None:
         what = "continued by its rule"
@@ -108,13 +109,13 @@ def weight_row(weight: WeightPlan, *, moved: bool = False) -> tuple[str, str, st
 
 
 def step_text(step: AxisStep) -> str:
-    """`makes heads x 3`: the axis by its name, and how often it stands in a packed weight."""
+    """Return `makes heads x 3`: the axis by its name, and how often it stands in a packed weight."""
     times = sum(not leaf.is_identity for leaf in leaf_steps(step.layout))
     return f"{step.verb} {step.name or f'axis {step.axis}'}" + (f" x {times}" if times > 1 else "")
 
 
 def tally(plan: Plan) -> str:
-    """The plan in one line."""
+    """Return the plan in one line."""
     changed = [w for w in plan.weights if w.worth_telling]
     learned = [w for w in plan.weights if w.worth_telling or not w.copy_of]
     new = len(learned) - len({w.copy_of or w.source for w in learned if not w.new})
@@ -127,7 +128,7 @@ def tally(plan: Plan) -> str:
 
 
 def applied_lines(applied: Applied) -> Iterator[str]:
-    """What was measured, and where the result is."""
+    """Yield the measurements, and where the result is."""
     if applied.verification is not None:
         yield from verification_lines(applied.verification, distributions=applied.calibration is None)
     if applied.calibration is not None:
@@ -141,7 +142,7 @@ def applied_lines(applied: Applied) -> Iterator[str]:
 
 
 def outcome_lines(outcome: Outcome) -> Iterator[str]:
-    """What surgery costs on calibration data."""
+    """Yield what surgery costs on calibration data."""
     yield f"Calibration: on {many(outcome.samples, 'sample')},"
     if not outcome.closeness:
         yield f"  {short(outcome.relative)} relative,"
@@ -154,7 +155,7 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
 
 
 def near_lines(found: Mapping[str, Closeness]) -> Iterator[str]:
-    """How near outputs are as distributions."""
+    """Yield how near outputs are as distributions."""
     for name, near in found.items():
         yield (
             f"KL {short(near.kl)} nats, the same on top in {near.agreement:.1%} of "
@@ -163,26 +164,26 @@ def near_lines(found: Mapping[str, Closeness]) -> Iterator[str]:
 
 
 def outcome_data(outcome: Outcome) -> dict[str, Json]:
-    """The same as `--json` shows it."""
+    """Return the data that `--json` shows."""
     loss = None
     if outcome.before is not None and outcome.after is not None:
         loss = {"before": outcome.before.mean, "after": outcome.after.mean, "tokens": outcome.after.tokens}
-    made: dict[str, Json] = {
+    data: dict[str, Json] = {
         "samples": outcome.samples,
         "relative": finite(outcome.relative),
         "outputs": {name: near_data(near) for name, near in outcome.closeness.items()},
         "loss": loss,
     }
-    return made | ({"reason": outcome.reason} if outcome.reason else {})
+    return data | ({"reason": outcome.reason} if outcome.reason else {})
 
 
 def near_data(near: Closeness) -> dict[str, Json]:
-    """Closeness as `--json` shows it."""
+    """Return closeness as `--json` shows it."""
     return {"kl": near.kl, "top1": near.agreement, "places": near.rows}
 
 
 def verification_lines(v: Verification, *, distributions: bool = True) -> Iterator[str]:
-    """The measured difference beside the model's own rounding."""
+    """Yield the measured difference beside the model's own rounding."""
     yield (
         f"Measured: {short(v.relative)} relative, {short(v.max_abs)} absolute, on {many(v.cases, 'case')}; "
         f"the source's own rounding is {short(v.rounding)}."
@@ -201,13 +202,13 @@ def verification_lines(v: Verification, *, distributions: bool = True) -> Iterat
 
 
 def finite(x: float) -> float:
-    """A number that JSON can hold: the largest there is stands for infinity and for no number."""
+    """Return a number that JSON can hold: the largest float stands for infinity and for NaN."""
     return x if math.isfinite(x) else sys.float_info.max
 
 
 def verification_data(v: Verification) -> dict[str, Json]:
-    """A measurement as `--json` shows it."""
-    made: dict[str, Json] = {
+    """Return a measurement as `--json` shows it."""
+    data: dict[str, Json] = {
         "max_abs": finite(v.max_abs),
         "relative": finite(v.relative),
         "rounding": finite(v.rounding),
@@ -216,10 +217,10 @@ def verification_data(v: Verification) -> dict[str, Json]:
         "notes": list(v.notes),
     }
     if v.beside:
-        made["beside"] = {way: verification_data(other) for way, other in v.beside.items()}
-    return made
+        data["beside"] = {way: verification_data(other) for way, other in v.beside.items()}
+    return data
 
 
 def _report_data(report: OutputReport) -> dict[str, Json]:
-    made: dict[str, Json] = {"relative": finite(report.relative)}
-    return made if report.closeness is None else made | near_data(report.closeness)
+    data: dict[str, Json] = {"relative": finite(report.relative)}
+    return data if report.closeness is None else data | near_data(report.closeness)

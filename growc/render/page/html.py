@@ -1,4 +1,4 @@
-"""A page as text: a template, escaped throughout, with a policy that lets nothing in and runs no script."""
+"""A page as text, from a template that escapes everything; its policy loads nothing and runs no script."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 WORDS = {"kept": "kept", "copy": "copies", "zero": "copies with zero outputs", "new": "drawn anew"}
-"""What a block of layers is."""
+"""The kinds of blocks of layers, in words."""
 
 LINKED = 20
 """The most places of one cause that are linked."""
 
 
 def page_text(page: Page) -> str:
-    """The page, the same bytes for the same page."""
+    """Return the page: the same bytes for the same page."""
     style = _read("style.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     template = _environment().get_template("report.html.jinja")
@@ -38,15 +38,15 @@ def page_text(page: Page) -> str:
 
 
 def gap_groups(network: Network) -> list[tuple[str, str, list[Mark]]]:
-    """The gaps by cause: cause, remedy, and their places."""
-    found: dict[str, list[Mark]] = {}
+    """Return the gaps by cause: cause, remedy, and their places."""
+    groups: dict[str, list[Mark]] = {}
     for mark in network.places.values():
-        found.setdefault(mark.cause, []).append(mark)
-    return [(cause, next((m.help for m in own if m.help), ""), own) for cause, own in found.items()]
+        groups.setdefault(mark.cause, []).append(mark)
+    return [(cause, next((m.help for m in own if m.help), ""), own) for cause, own in groups.items()]
 
 
 def where(mark: Mark, network: Network) -> str:
-    """`LayerNormalization in layers 0 to 3`."""
+    """Return the place of a gap: `LayerNormalization in layers 0 to 3`."""
     for series in network.series:
         for block in series.blocks:
             if mark in block.marks:
@@ -57,12 +57,12 @@ def where(mark: Mark, network: Network) -> str:
 
 
 def kept_of(kept: Sequence[bool]) -> list[int]:
-    """The numbers of those that stay."""
+    """Return the numbers of the units that stay."""
     return [k for k, stays in enumerate(kept) if stays]
 
 
 def labels_of(kept: Sequence[bool]) -> list[str]:
-    """Numbers below bars, where there is room for them."""
+    """Return the numbers below bars, if there is room for them."""
     return [str(k) if len(kept) <= SINGLE else "" for k in range(len(kept))]
 
 
@@ -74,7 +74,7 @@ def _environment() -> Environment:
     def shown(value: object) -> object:
         return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    made = Environment(
+    environment = Environment(
         loader=FunctionLoader(_read),
         autoescape=True,
         undefined=StrictUndefined,
@@ -108,8 +108,8 @@ def _environment() -> Environment:
         "words": WORDS,
         "linked": LINKED,
     }
-    made.globals.update(helpers)
-    return made
+    environment.globals.update(helpers)
+    return environment
 
 
 def _read(name: str) -> str:

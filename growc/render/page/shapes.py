@@ -1,4 +1,4 @@
-"""Where the shapes of a page's drawings stand: maps of axes, columns of layers, histograms, curves."""
+"""The geometry of a page's drawings: maps of axes, columns of layers, histograms, curves."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from growc.reports.page.network import AxisMap, Block, Series
 from growc.verification.difference import DECADES, Spread
 
 WIDTH, MARGIN = 640.0, 6.0
-"""Of a drawing."""
+"""The width and the margin of a drawing."""
 TOLD = 3
 """The most weights that a drawing names."""
 ROOM = 16.0
-"""A unit that is as wide has its number in it."""
+"""The least width of a unit that shows its number."""
 LOOSE = 3
-"""A band with a link so many times its width is drawn lightly."""
+"""A band is drawn lightly if its link is wider than this multiple of its own width."""
 ROW, TALLEST = 20.0, 640.0
-"""The height of a layer in its column, and of a column."""
+"""The height of a layer in its column, and the largest height of a column."""
 
 WORDS = {
     "kept": "kept",
@@ -31,13 +31,15 @@ WORDS = {
     "new": "new",
     REGROUPED: "put into other groups",
 }
-"""What the units of each kind are."""
+"""The kinds of units, in words."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Something drawn that says what it is. points: the link to the source, empty where there is none; loose:
-    whether that spreads over many more units than it has.
+    """A drawn shape with its description.
+
+    points: the link to the source, empty if there is none. loose: whether that link spreads over many more
+    units than the shape has.
     """
 
     kind: str
@@ -52,8 +54,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class AxisShape:
-    """A map of an axis. weights: some weights that have it, with their shapes. bars: the widths of source and
-    result; dropped: x and width of what is left out; cells: x and the number of units of the source.
+    """A map of an axis.
+
+    weights: some weights that have it, with their shapes. bars: the widths of source and result. dropped: x
+    and width of removed units. cells: x and the number of units of the source.
     """
 
     text: str
@@ -65,7 +69,7 @@ class AxisShape:
 
 
 def number(x: float) -> str:
-    """A coordinate, to a tenth."""
+    """Return a coordinate, rounded to a tenth."""
     return f"{x:.1f}".removesuffix(".0")
 
 
@@ -75,12 +79,12 @@ def sizes(shape: tuple[int, ...]) -> str:
 
 
 def cut_short(text: str, most: int = 96) -> str:
-    """A text without its middle, where it is longer than a line."""
+    """Return a text without its middle, if it is longer than a line."""
     return text if len(text) <= most else f"{text[: most // 2 - 1]} … {text[-most // 2 + 2 :]}"
 
 
 def tip_lines(text: str, most: int = 104) -> list[tuple[int, str]]:
-    """A text in two lines below a drawing, each with its height."""
+    """Return a text in two lines below a drawing, each with its height."""
     lines = textwrap.wrap(text, most, max_lines=2, placeholder=" …")
     return [(124 + 15 * k, line) for k, line in enumerate(lines)]
 
@@ -104,7 +108,7 @@ def band_text(name: str, band: Band) -> str:
 
 
 def axis_shape(axis: AxisMap) -> AxisShape:
-    """The map of an axis: the source's bar above, the result's below, and links between them."""
+    """Return the map of an axis: the source's bar above, the result's below, and links between them."""
     bands = axis.bands
     scale = (WIDTH - 2 * MARGIN) / max(bands.before, bands.after, 1)
 
@@ -137,18 +141,18 @@ def axis_shape(axis: AxisMap) -> AxisShape:
     cells = tuple((number(at(k) + scale / 2), str(k)) for k in numbered)
     change = f"{bands.before}" if bands.before == bands.after else f"{bands.before} to {bands.after}"
     text = f"{axis.name}, {change} units"
-    told = [
+    lines = [
         f"{cut_short(w.name)} {w.verb} it: {sizes(w.before)} to {sizes(w.after)}" for w in axis.weights[:TOLD]
     ]
-    more = len(axis.weights) + axis.more - len(told)
-    told += [f"{many(more, 'more weight')}"] if more else []
+    more = len(axis.weights) + axis.more - len(lines)
+    lines += [f"{many(more, 'more weight')}"] if more else []
     bars = number(bands.before * scale), number(bands.after * scale)
-    return AxisShape(text, "; ".join([text, *told]), bars, tuple(shapes), dropped, cells)
+    return AxisShape(text, "; ".join([text, *lines]), bars, tuple(shapes), dropped, cells)
 
 
 @dataclass(frozen=True)
 class Row:
-    """Layers of the result in a row that come from layers of the source in a row."""
+    """Consecutive layers of the result that come from consecutive layers of the source."""
 
     kind: str
     text: str
@@ -189,7 +193,7 @@ def ranges(found: Sequence[int]) -> str:
 
 
 def column(series: Series) -> Column:
-    """The layers of a run, before and after."""
+    """Return the layers of a run, before and after."""
     count = max(series.layers.before, series.layers.after, 1)
     step = min(ROW, TALLEST / count)
     drawn = {
@@ -234,7 +238,7 @@ def column(series: Series) -> Column:
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars of a chart. bars: x, width, height, and what stands below. text: all of it in words."""
+    """A bar chart. bars: x, width, height, and the label below. text: all of it in words."""
 
     text: str
     bars: tuple[tuple[str, str, str, str], ...]
@@ -246,34 +250,37 @@ HIGH = 100.0
 
 
 def bars_of(values: Sequence[float], labels: Sequence[str], text: str, top: str) -> Bars:
-    """A chart of numbers that are not negative."""
+    """Return a chart of numbers that are not negative."""
     most = max((v for v in values if math.isfinite(v)), default=0.0) or 1.0
     step = (WIDTH - 2 * MARGIN) / max(len(values), 1)
-    made = []
+    bars = []
     for k, (value, label) in enumerate(zip(values, labels, strict=True)):
         height = HIGH * min(value, most) / most if not math.isnan(value) else 0.0
         shown = max(height, 1.0) if value else 0.0
-        made.append((number(MARGIN + k * step + 1), number(max(step - 2, 0.8)), number(shown), label))
-    return Bars(text, tuple(made), top)
+        bars.append((number(MARGIN + k * step + 1), number(max(step - 2, 0.8)), number(shown), label))
+    return Bars(text, tuple(bars), top)
 
 
 def histogram(spread: Spread) -> Bars:
-    """How many elements differ by each power of ten; the square root of the numbers, so that few show."""
+    """Return a chart of how many elements differ by each power of ten.
+
+    Heights are square roots of the numbers, so that small ones show too.
+    """
     used = [k for k, n in enumerate(spread.decades) if n]
     powers = range(used[0], used[-1] + 1) if used else range(0)
     labels = ["0", *(f"1e{DECADES[k]}" for k in powers)]
     counts = [spread.zeros, *(spread.decades[k] for k in powers)]
-    said = ", ".join(f"{label}: {n}" for label, n in zip(labels, counts, strict=True))
-    text = f"Elements by the power of ten of their difference (0: equal): {said}"
+    listed = ", ".join(f"{label}: {n}" for label, n in zip(labels, counts, strict=True))
+    text = f"Elements by the power of ten of their difference (0: equal): {listed}"
     return bars_of([math.sqrt(n) for n in counts], labels, text, str(max(counts)))
 
 
 PLACES = 64
-"""Bars of a chart by position."""
+"""The most bars of a chart by position."""
 
 
 def by_place(spread: Spread) -> Bars:
-    """The largest difference at each place of an axis, or of some places in a row."""
+    """Return a chart of the largest difference at each place of an axis, or in each group of places."""
     each = max(1, math.ceil(len(spread.places) / PLACES))
     groups = [spread.places[k : k + each] for k in range(0, len(spread.places), each)]
     largest = [max(group) for group in groups]
@@ -295,7 +302,7 @@ class Curve:
 
 
 def curve(scores: Sequence[float], count: int, cut: int, text: str) -> Curve:
-    """Scores, highest first, and the cut."""
+    """Return scores, highest first, and the cut."""
     most = max(scores, default=0.0) or 1.0
     inside = WIDTH - 2 * MARGIN
     last = max(len(scores) - 1, 1)
@@ -307,7 +314,7 @@ def curve(scores: Sequence[float], count: int, cut: int, text: str) -> Curve:
 
 
 def shades(pattern: Sequence[Sequence[int]]) -> dict[int, str]:
-    """Of each shade that a pattern has, the path of all of its cells."""
+    """Return, for each shade of a pattern, the path of all of its cells."""
     paths: dict[int, str] = {}
     for y, row in enumerate(pattern):
         for x, level in enumerate(row):
