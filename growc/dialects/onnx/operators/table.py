@@ -21,9 +21,8 @@ RULES: dict[str, Rule] = {
     for name, rule in vars(module).items()
     if getattr(rule, "__module__", "") == module.__name__ and name[0] != "_"
 }
-"""Lines that depend on values or attributes: the public functions of these modules.
-
-They see sizes and small known integers only; an axis about which they cannot tell is opaque (`_`).
+"""Lines that depend on values or attributes: the public functions of these modules. They see sizes and small
+known integers only; an axis about which they cannot tell is opaque (`_`).
 """
 
 OPERATORS = table(
