@@ -47,9 +47,7 @@ def given_tables(c: Analysis, axis: AxisRef, file: Text) -> tuple[Tables, list[s
 
 
 def given_layers(c: Analysis, file: Text) -> list[list[float | None]]:
-    """Return the scores of the layers of every run of the source. Raises GrowError (G313) for invalid
-    scores.
-    """
+    """Return the scores of the layers of every run of the source. Raises GrowError (G313) if invalid."""
     counts = {f"layers.{k}": len(run.layers) for k, run in enumerate(c.layers.runs)}
     scores = _given(file, "layers", counts)
     return [[*scores[name].tolist()] if name in scores else [None] * count for name, count in counts.items()]

@@ -43,9 +43,7 @@ class Scoring:
     losses: Losses
 
     def units(self, c: Request, statement: Measure | None, by: By | None) -> Measured | None:
-        """Return the scores of units for a statement (None: their importance); None if there are no
-        scores.
-        """
+        """Return the scores of units for a statement (None: their importance); None if there are none."""
         moved = any(run.history.moved for run in c.layers.runs)
         source = c.first if moved else c
         known = counterparts(c.axes, source.axes) if moved else None

@@ -1,6 +1,4 @@
-"""Budgets as text: the choices of sizes that were compared, and the nearest ones below and beyond the
-budget.
-"""
+"""Budgets as text: the choices of sizes that were compared, and the nearest others below and beyond."""
 
 from __future__ import annotations
 

@@ -43,9 +43,7 @@ def lines_after(name: str, made: Source, filled: Iterable[str]) -> list[str]:
 
 
 def entry(label: str, lines: Sequence[str]) -> list[str]:
-    """Return a label with lines: in its line if the first heads the others, else below; nothing for no
-    lines.
-    """
+    """Return a label with lines: in its line if the first heads the others, else below; else nothing."""
     if not lines:
         return []
     if all(line.startswith("  ") for line in lines[1:]):
@@ -54,9 +52,7 @@ def entry(label: str, lines: Sequence[str]) -> list[str]:
 
 
 def joined(parts: Sequence[Sequence[str]], opened: str, closed: str) -> str:
-    """Return parts of one line each in one line; empty if that is too long, or if a part has several
-    lines.
-    """
+    """Return parts of one line each in one line; empty if that is too long, or if a part has more lines."""
     line = f"{opened}{', '.join(line for part in parts for line in part)}{closed}"
     return line if all(len(part) == 1 for part in parts) and len(line) <= WIDTH else ""
 

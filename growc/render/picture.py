@@ -21,9 +21,7 @@ WIDTH = 80
 
 
 def picture_lines(c: Analysis) -> Iterator[str]:
-    """Yield for every stream the nodes that make it, the branches on it by kind, and its readers at the
-    end.
-    """
+    """Yield for every stream the nodes that make it, the branches on it by kind, and its last readers."""
     picture = _Picture(c)
     for k, axis in enumerate(c.roles.axes.get("hidden", [])):
         yield from [""] if k else []

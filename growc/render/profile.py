@@ -30,9 +30,7 @@ SHOWN = 24
 
 
 def profile_lines(profile: Profile, model: str) -> Iterator[str]:
-    """Yield a row for every layer and branch: what it adds, and what removing and doubling the layer
-    costs.
-    """
+    """Yield a row per layer and branch: what it adds, and the cost of removing or doubling the layer."""
     loss = "" if profile.loss is None else f"; its loss is {profile.loss.mean:.4f} nats a token"
     yield f"{model} on {many(profile.samples, 'sample')}{loss}"
     yield ""

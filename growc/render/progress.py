@@ -42,9 +42,7 @@ def progress(*, quiet: bool = False, verbose: bool = False) -> Iterator[Progress
 
 @contextmanager
 def in_python(asked: Progress | None) -> Iterator[Progress]:
-    """Yield the progress that a Python caller asked for, else a line below a notebook's cell, else
-    nothing.
-    """
+    """Yield the progress that a Python caller asked for; else a line below a notebook's cell, or nothing."""
     kernel = getattr(getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), "kernel", None)
     if asked is not None or kernel is None:
         yield asked or (lambda phrase, done, total: None)

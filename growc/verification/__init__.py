@@ -1,3 +1,1 @@
-"""Runs of source and result in onnxruntime, and judgement of the difference against the models' own
-rounding.
-"""
+"""Runs of source and result in onnxruntime, and judgement of the difference by their own rounding."""

@@ -214,9 +214,7 @@ def _kinds(x: NDArray[np.float64]) -> NDArray[np.int8]:
 
 
 def closeness(source: Array, result: Array) -> Closeness:
-    """Return the closeness of two arrays of logits of one shape. Places with NaN or infinities do not
-    count.
-    """
+    """Return the closeness of two arrays of logits of one shape. Places that are not finite do not count."""
     width = source.shape[-1]
     a, b = source.reshape(-1, width), result.reshape(-1, width)
     step = max(1, _BLOCK // max(width, 1))

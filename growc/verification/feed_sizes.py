@@ -90,9 +90,7 @@ def _kind(port: Input, axis: int) -> Kind:
 
 
 def dimension(port: Input, axis: int) -> int | str:
-    """Return the size of an axis, or its symbolic expression. An unnamed axis gets a symbol that is no
-    name.
-    """
+    """Return the size of an axis, or its symbolic expression. Unnamed axes have symbols that are no names."""
     dim = port.dims[axis]
     return f"?{port.name}?{axis}" if dim is None or dim in (0, "") else dim
 
@@ -152,9 +150,7 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
 
 
 def assignments(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[Sizes]:
-    """Yield distinct assignments: every relation at every scale, then merges, batches of one, and
-    pictures.
-    """
+    """Yield distinct assignments: each relation at each scale, then merges, batches of one, and pictures."""
     tried: set[tuple[int, ...]] = set()
     for sizes in _candidates(kinds, scales):
         key = tuple(sizes.values())

@@ -56,9 +56,7 @@ class Kernels:
 
 
 def _narrow(formals: Any, count: int, kernels: tuple[dict[str, list[str]], ...]) -> dict[int, bool]:
-    """Return the ports that may be float32 and not float64, by the operator's schema and some kernel of
-    it.
-    """
+    """Return the ports that may be float32 and not float64, by the operator's schema and its kernels."""
     narrow = {}
     for index in range(count):
         formal = formals[min(index, len(formals) - 1)]

@@ -71,9 +71,7 @@ class Session:
         self._session = None
 
     def run(self, feeds: Mapping[str, Array]) -> Feeds:
-        """Return all outputs by name. Real inputs are cast to the model's type; names it lacks are left
-        out.
-        """
+        """Return all outputs by name. Real inputs are cast to the model's type; unknown names are ignored."""
         given: Feeds = {}
         for name, array in feeds.items():
             if name in self.input_dtypes:

@@ -256,9 +256,7 @@ class _Pair:
     def groups(
         self, source: Path, pending: list[Feeds] | None, optimised: bool
     ) -> Iterator[tuple[list[Feeds], list[Feeds]]]:
-        """Yield the cases and the source's outputs, as many at a time as fit into HELD_BYTES (one at
-        least).
-        """
+        """Yield cases and the source's outputs, as many at a time as fit into HELD_BYTES, at least one."""
         while pending is None or pending:
             self.tell("running the source")
             cases: list[Feeds] = []
@@ -308,9 +306,7 @@ def grown_feeds(
     maps: InputMaps,
     renamed: Mapping[str, str | None],
 ) -> Feeds:
-    """Return the source's inputs as the grown model takes them, and values for the inputs that only it
-    has.
-    """
+    """Return the source's inputs as the grown model takes them, and values for its additional inputs."""
     wanted = {port.name for port in ports}
     feeds = {}
     for name, array in case.items():

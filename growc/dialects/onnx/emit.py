@@ -120,9 +120,7 @@ class _Rewriter(Writer):
     def requantise(
         self, node: ir.Node, plan: WeightPlan, stored: Stored, tensors: list[ir.TensorProtocol | None]
     ) -> None:
-        """Give a quantised weight new integers, scales and zero points. Others may still read the old
-        ones.
-        """
+        """Give a quantised weight new integers, scales and zero points; others may still read the old."""
         for i, tensor in enumerate(tensors):
             old = node.inputs[i] if i < len(node.inputs) else None
             if old is None or tensor is None:

@@ -186,9 +186,7 @@ class IrModel(ABC):
     def sizes_at(
         self, graph: Graph, inputs: Mapping[Value, tuple[Size, ...] | None], counts: Mapping[Value, Size]
     ) -> Mapping[Value, tuple[Size, ...] | None]:
-        """Return the sizes of all values at other sizes of the inputs; empty if these contradict each
-        other.
-        """
+        """Return the sizes of all values at other sizes of the inputs; empty if these contradict."""
         try:
             return simulate(graph, self.simulator, inputs, counts).sizes
         except ContradictionError:
@@ -230,9 +228,7 @@ class OnnxModel(IrModel):
         part(self.source)
 
     def graft(self, template: Model, run: Run, span: Span) -> Model:
-        """Return the model around the layers of a template. Raises GrowError: G309, or G314 if both
-        differ.
-        """
+        """Return the model around the layers of a template. Raises GrowError: G309 or G314 if it cannot."""
         if not isinstance(template, OnnxModel) or self.fused or template.fused:
             return super().graft(template, run, span)
         return template.on(graft(self.source, template.source, run, span))

@@ -129,9 +129,7 @@ class Writer:
 
 
 def _pieces(value: ir.Value, count: int) -> list[ir.Value]:
-    """Return the elements of a shape that is a Concat of `count` vectors of one element each; else
-    nothing.
-    """
+    """Return the elements of a shape that is a Concat of `count` one-element vectors; else nothing."""
     node = value.producer()
     if node is None or node.op_type != "Concat" or len(node.inputs) != count:
         return []

@@ -91,9 +91,7 @@ class Folded:
         return body is not None and self.passed.outputs[0] in body.outputs
 
     def restore(self, changed: Container[ir.Value] = ()) -> None:
-        """Put the computation back in place of the initializer. `changed`: stored tensors that have
-        changed.
-        """
+        """Put the computation back in place of the initializer. `changed`: changed stored tensors."""
         graph, name = self.stand_in.graph, self.stand_in.name
         assert graph is not None
         assert name is not None

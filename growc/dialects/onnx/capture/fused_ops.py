@@ -245,10 +245,9 @@ def lower(model: ir.Model, rules: Rules) -> list[Fused]:
 
 
 def restore(fused: Sequence[Fused], otherwise: Callable[[Fused], bool] = lambda one: False) -> None:
-    """Put all fused nodes back. `otherwise` tries to write one that cannot be restored, and returns whether
-    it could.
+    """Put all fused nodes back. `otherwise` tries to write a node that cannot be restored.
 
-    Raises GrowError (G308) naming the node if neither is possible.
+    It returns whether it could. Raises GrowError (G308) naming the node if neither is possible.
     """
     for one in fused:
         try:

@@ -77,9 +77,7 @@ def state_pairs(graph: ir.Graph) -> dict[ir.Value, Carry]:
 
 
 def moving_values(graph: ir.Graph) -> set[ir.Value]:
-    """Return the values of the outer graph that depend on elements of the inputs, not only on their
-    shapes.
-    """
+    """Return the values of the outer graph that depend on elements of the inputs, not only on shapes."""
     moving = {value for value in graph.inputs if value.name not in graph.initializers}
     for node in graph:
         nested = any(

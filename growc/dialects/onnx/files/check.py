@@ -15,8 +15,9 @@ from growc.errors.regular_files import first_line
 
 _REAL = ["tensor(float16)", "tensor(bfloat16)", "tensor(float)", "tensor(double)"]
 _OPERANDS = {"SimplifiedLayerNormalization": ("X", "scale"), "LayerNormalization": ("X", "scale", "B")}
-"""The norms' operands. onnxruntime writes both norms at every opset; onnx has the second one since opset
-17.
+"""The norms' operands.
+
+onnxruntime writes both norms at every opset; onnx has the second one since opset 17.
 """
 
 

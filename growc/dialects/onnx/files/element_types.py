@@ -88,9 +88,7 @@ def _converted(
 
 
 def _retype_attributes(node: ir.Node, types: Types, change: Change | None) -> None:
-    """Change types named by attributes, constants in attributes, and constants that are float32 by
-    default.
-    """
+    """Change types in attributes, constants in attributes, and constants that are float32 by default."""
     changed = []
     for attribute in node.attributes.values():
         names_type = node.domain == "" and attribute.name in _TYPE_ATTRIBUTES

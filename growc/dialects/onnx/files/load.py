@@ -94,9 +94,7 @@ def _written_out(model: ir.Model) -> ir.Model:
 
 
 def _calls(model: ir.Model) -> int:
-    """Return the number of calls when all functions are inlined; 0 if functions call each other in a
-    cycle.
-    """
+    """Return the number of calls when all functions are inlined; 0 if the calls form a cycle."""
     called = {name: Counter(_called(f.all_nodes(), model)) for name, f in model.functions.items()}
     try:
         order = list(TopologicalSorter(called).static_order())

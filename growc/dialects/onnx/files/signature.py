@@ -48,9 +48,7 @@ from growc.ir.traits import DEQUANTISE, JOIN, SAME
 from growc.ir.walk import walk
 
 _LARGE = 1e4
-"""Least absolute value of a constant that marks an input multiplied with it as a mask: it closes
-attention.
-"""
+"""The least absolute value of a constant that closes attention: an input multiplied with it is a mask."""
 
 _LOOKUPS = {
     ("", "Gather", 1): (0, "axis"),
@@ -116,9 +114,7 @@ def read_signature(model: Path) -> tuple[Input, ...]:
 
 
 def signature_of(graph: ir.Graph) -> tuple[Input, ...]:
-    """Return the inputs of a graph that must be fed. Inlines its bodies, in place. Raises GrowError
-    (G403).
-    """
+    """Return the inputs of a graph that must be fed. Inlines its bodies in place. Raises GrowError (G403)."""
     graph = written_out(graph)
     moving, states = moving_values(graph), state_pairs(graph)
     return tuple(
@@ -202,9 +198,7 @@ def _growing_axis(value: ir.Value, state: Carry) -> int | None:
 
 
 def _time_axis(value: ir.Value, concat: ir.Node) -> int | None:
-    """Return the axis of a state that grows: its only symbolic one behind the first, else the Concat's
-    own.
-    """
+    """Return the axis along which a state grows: its only symbolic one behind the first, or the Concat's."""
     assert value.shape is not None
     symbolic = [axis for axis, dim in enumerate(value.shape) if axis and not isinstance(dim, int)]
     if len(symbolic) == 1:
@@ -229,9 +223,7 @@ def _ranges(start: ir.Value) -> Iterator[tuple[int, int]]:
 
 
 def _rows(node: ir.Node, slot: int) -> int | None:
-    """Return the size of the axis that operand `slot` indexes, 2 if unknown; None if the node is no
-    lookup.
-    """
+    """Return the size of the axis that operand `slot` indexes, 2 if unknown; None if it indexes nothing."""
     if node.op_type == "OneHot" and slot == 0:
         return int(scalar(node.inputs[1]) or 2)
     lookup = _LOOKUPS.get((node.domain, node.op_type, slot))

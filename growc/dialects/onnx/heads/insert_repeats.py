@@ -29,9 +29,7 @@ ATTENDS = "growc::Attention"
 
 
 UNFOLDED = "growc.unfolded"
-"""Key of the `meta` of the three nodes that split heads from channels: the number of heads, and their
-axis.
-"""
+"""Key of the `meta` of the three nodes that split heads from channels: (number of heads, axis)."""
 
 
 def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Node]:
@@ -64,9 +62,7 @@ def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Nod
 
 
 def _in_front(reader: ir.Node, operand: int) -> tuple[ir.Node, int]:
-    """Return the node and the operand by which a value enters the fused operator that its reader is part
-    of.
-    """
+    """Return the node and operand by which a value enters the fused operator that its reader belongs to."""
     value = reader.inputs[operand]
     producer = None if value is None else value.producer()
     passes_on = producer is not None and producer.op_type == "Identity" and PART_OF in producer.meta

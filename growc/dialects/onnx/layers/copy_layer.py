@@ -49,9 +49,7 @@ class Placed:
     """The counterpart of each value of the source's layer."""
     nodes: list[ir.Node] = field(default_factory=list)
     numbered: list[tuple[Named, str, bool]] = field(default_factory=list)
-    """All that is named by the layer's number: (it, its name in the source, whether it is the source's
-    own).
-    """
+    """Things named by the layer's number: (it, its name in the source, whether it is the source's)."""
 
     @staticmethod
     def unmoved(number: int, layer: Layer, source: Layered) -> Placed:
@@ -140,21 +138,15 @@ class Building:
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
             return value
-        counterpart = self.now(place[0], value)
-        if (
-            counterpart is None
-            and isinstance(reader, ir.Node)
-            and self.source.data.isdisjoint(reader.outputs)
-        ):
+        current = self.now(place[0], value)
+        if current is None and isinstance(reader, ir.Node) and self.source.data.isdisjoint(reader.outputs):
             return self.twin(value, self.runs[place[0]], place[0]) or value  # it reads sizes at most
-        if counterpart is None:
+        if current is None:
             raise needed(place, reader)
-        return counterpart
+        return current
 
     def now(self, number: int, value: ir.Value) -> ir.Value | None:
-        """Return the counterpart of a value of a run for readers outside of the run; None if there is
-        none.
-        """
+        """Return the counterpart of a value of a run for readers outside of it; None if there is none."""
         ends = value is self.value_of(self.source.layers.runs[number].layers[-1].end)
         return self.runs[number][-1].end if ends else self.first(number, value)
 

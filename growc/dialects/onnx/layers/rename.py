@@ -81,9 +81,7 @@ class Numbering:
             self.lists |= _lists(own, others, order)
 
     def rename(self, name: str, layer: int, place: int) -> str | None:
-        """Return a name of `layer` for its place in the result; None if no number in it follows the
-        layers.
-        """
+        """Return a name of `layer` for its place in the result; None if no number in it follows layers."""
         for before, number, rest in self._numbered(name, layer)[:1]:
             return f"{before}{self.lists[before].moved(number, layer, place)}{rest}"
         return None

@@ -48,9 +48,7 @@ def is_list(node: Node) -> bool:
 
 
 def _begin(known: tuple[Array, ...] | None) -> int | None:
-    """Return the first of numbers that count up by one, if it is the same at every sample point; else
-    None.
-    """
+    """Return the first of numbers that count up by one, if equal at every sample point; else None."""
     rows = [k.reshape(-1) for k in known or ()]
     counts = all((r == r[:1] + np.arange(r.size)).all() for r in rows)
     begins = {int(r[0]) for r in rows if r.size}

@@ -35,9 +35,7 @@ def slice_(site: Site) -> Line:
 
 
 def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | None, int | None]]:
-    """Return (axis, start at each sample point, end, step) for every sliced axis; None for unknown
-    numbers.
-    """
+    """Return (axis, start at each sample point, end, step) for every sliced axis; None if not known."""
     data = first(site)
     if "starts" in site.node.attributes:
         points = len(data.shape[0]) if data.shape else 1
@@ -98,9 +96,7 @@ def gather(site: Site) -> Line:
 
 
 def _chosen(site: Site, axis: int, rank: int) -> Line:
-    """Elements of one axis, chosen by indices of rank `rank`, which may have an axis of one element
-    behind.
-    """
+    """Elements of one axis, by indices of rank `rank`, which may have an axis of one element behind."""
     data, indices = first(site), site.operand(1)
     behind: list[Term] = ["_"] * (indices.rank - rank)
     left: list[Term] = names("a", data.rank)

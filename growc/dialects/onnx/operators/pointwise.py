@@ -12,9 +12,7 @@ from growc.ir.rows import Site, broadcast_label, opaque
 
 
 def cast(site: Site) -> Line:
-    """Casts between real types pass every map; casts to integers and booleans pass only maps without
-    factors.
-    """
+    """Casts between real types pass every map; casts to integers and booleans only maps without factors."""
     terms = names("a", first(site).rank)
     linear = site.attribute("to") in REAL
     return replace(line([terms], [terms]), treatment="layout" if linear else "pointwise zero")

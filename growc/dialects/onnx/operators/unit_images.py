@@ -156,9 +156,7 @@ def _plus(a: Range, b: Range, sign: int) -> Range:
 
 
 def _together(a: Range, b: Range) -> Ints:
-    """Return how a sum or a product moves: as one operand does if the other is a number; else it is
-    unknown.
-    """
+    """Return how a sum or a product moves: as one operand does if the other is a number; else VARIES."""
     return np.where(a.motion == STILL, b.motion, np.where(b.motion == STILL, a.motion, VARIES))
 
 

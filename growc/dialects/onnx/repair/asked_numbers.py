@@ -31,8 +31,9 @@ def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, Sizes]:
 
 
 def _behind(axes: Axes, node: Node, asked: Mapping[Value, Sizes]) -> dict[Value, Sizes]:
-    """Return the sizes that a node demands of its operands: along each axis the size demanded of its
-    result.
+    """Return the sizes that a node demands of its operands, from those demanded of its results.
+
+    Each axis takes the size demanded of the results' axis of the same label.
     """
     if asked.keys().isdisjoint(node.outputs) or not axes.graph.dialect.knows(node.op):
         return {}

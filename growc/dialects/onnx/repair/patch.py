@@ -50,9 +50,7 @@ def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulat
 
 @dataclass(frozen=True)
 class Demands:
-    """The demands of spaces on the result. `resize` returns the new size of a space; `opsets`: the
-    versions.
-    """
+    """The demands of spaces on the result. `resize` returns the new size of a space. `opsets`: versions."""
 
     axes: Axes
     resize: Callable[[Space], Size]
@@ -112,9 +110,7 @@ def _joined(node: Node, k: int) -> tuple[Value, int]:
 
 
 def stands_for(value: Value, k: int) -> tuple[Value, int]:
-    """Return the value and the index that an element of a list comes from, before it was joined with
-    others.
-    """
+    """Return the value and index that an element of a list comes from, before it was joined with others."""
     while (node := value.producer) is not None and node.has(JOIN) and all(v is not None for v in node.inputs):
         value, k = _joined(node, k)
     return value, k

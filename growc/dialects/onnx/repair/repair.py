@@ -127,9 +127,7 @@ class Mender:
         return not self.stored.issuperset(leaves(shown))
 
     def agreed(self, node: Node, sim: Simulation) -> None:
-        """Raise GrowError (G308) if numbers without a demand of their own lack the sizes that readers
-        demand.
-        """
+        """Raise GrowError (G308) if numbers that nothing else sizes lack the size that a reader demands."""
         for i, value in enumerate(node.inputs):
             if value is None or value not in self.asked:
                 continue
@@ -139,9 +137,7 @@ class Mender:
                 raise refusal(node, f"its operand {i} {difference}")
 
     def mended(self, node: Node, sim: Simulation, run: Callable[..., None], first: Patch) -> bool:
-        """Whether some patch of the node's sizes, merged with `first`, gives its results the demanded
-        sizes.
-        """
+        """Whether a patch of the node's sizes, merged with `first`, gives its results the demanded sizes."""
         for patch in [first, *(first.merged(p) for p in self.shape_operand(node, sim))]:
             if self.fits(node, sim, run, patch):
                 if patch.operands or patch.attributes or patch.op:

@@ -115,9 +115,7 @@ def _holds(
 
 
 def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
-    """Return (start, end) in new sizes of the segment that is taken from an axis (its label begins with
-    y).
-    """
+    """Return (start, end) in new sizes of the segment that is taken from an axis (label `y…`)."""
     term = (instance.line.inputs[0] or ())[axis]
     if not isinstance(term, tuple) or term[0] != "+":
         return None
