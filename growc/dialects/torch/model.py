@@ -1,4 +1,4 @@
-"""The torch dialect: a module, captured and lowered, with all that the passes ask of a model."""
+"""The torch dialect's model: a captured and lowered module with the interface that the passes need."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from growc.passes.finish.assembled import Assembled
 
 @dataclass
 class TorchModel(IrModel):
-    """A module, captured by torch.export; `source` is its lowered program."""
+    """A module captured by torch.export. `source` is its lowered program."""
 
     __repr__ = brief
 
@@ -58,14 +58,17 @@ class TorchModel(IrModel):
 
     @staticmethod
     def open(captured: Captured, read: Read) -> TorchModel:
-        """A captured program; `read` brings the tensors of its state dict by their first names."""
+        """Return the model of a captured program.
+
+        read: loads a tensor of its state dict by its first name.
+        """
         return TorchModel(lower(captured, read), captured=captured, read=read)
 
     @staticmethod
     def of(module: nn.Module, example_inputs: Any) -> TorchModel:
-        """A module with inputs for its forward: a mapping by name, a sequence, or one tensor.
+        """Return the model of a module. The inputs are a mapping by name, a sequence, or one tensor.
 
-        Raises GrowError (G317) where it cannot be captured.
+        Raises GrowError (G317) if the module cannot be captured.
         """
         deciding = example_inputs is not None
         args, kwargs = arguments(example_inputs if deciding else guessed(module))
@@ -76,50 +79,50 @@ class TorchModel(IrModel):
 
     @staticmethod
     def of_program(path: Path) -> TorchModel:
-        """The program of a `.pt2` file. Raises GrowError (G310) where it cannot be read."""
+        """Return the model of a `.pt2` file. Raises GrowError (G310) if it cannot be read."""
         captured = load(path)
         tensors = captured.program.state_dict
         first = {captured.names.get(name, name): tensor for name, tensor in tensors.items()}
         return TorchModel.open(captured, first.__getitem__)
 
     def put_back(self, made: Assembled) -> Assembled:
-        """With weight norms as modules have them."""
+        """Return the tensors of a plan with weight norms in the form of modules."""
         return put_back(made, self.folded)
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
-        """Raises GrowError (G309): what a graph of torch gets are copies of its own calls."""
+        """Raise GrowError (G309): a torch graph can only get copies of its own calls."""
         message = "a module has no calls that route: `upcycle` makes mixtures of files and directories"
         remedy = "export it to ONNX (`torch.onnx.export`), or save it (`save_pretrained`) and name a class"
         raise GrowError(Diagnostic("G309", message, help=remedy))
 
     def on(self, there: Clone) -> Self:
-        """The same model with a structure of its own, whose nodes remember what they said in the source."""
+        """Return the model on a copied structure, whose nodes keep the record of their source state."""
         for node in there.nodes.values():
             if BEFORE in node.meta:
                 node.meta[BEFORE] = node.meta[BEFORE].on(there)
         return super().on(there)
 
     def remember(self, nodes: Iterable[ir.Node]) -> None:
-        """Keep what nodes said in the source, for the calls of the result."""
+        """Record the state of nodes in the source, from which the calls of the result are derived."""
         remember(nodes)
 
     def file(self, path: Path) -> Path:
-        """The file that onnxruntime runs: the lowered program. Raises GrowError (G403) where it cannot."""
+        """Return the lowered program as a file for onnxruntime. Raises GrowError (G403) if it cannot run."""
         return self.lowered.path
 
     def files(self, path: Path) -> list[Path]:
-        """The files that say what the model computes: a `.pt2`, or of a module what it is lowered to."""
+        """Return the files that define the model: a `.pt2` file, or the lowered files of a module."""
         return [path] if path.suffix == ".pt2" and path.is_file() else files_of(self.lowered.path)
 
 
 def torch_model(c: Source) -> TorchModel:
-    """The model of a compilation of a module."""
+    """Return the model of a compilation, which must be of a module."""
     assert isinstance(c.model, TorchModel), "a module was compiled"
     return c.model
 
 
 def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Positional and named arguments of forward."""
+    """Return the positional and named arguments of forward."""
     register_caches(example_inputs)
     if isinstance(example_inputs, Mapping):
         return (), example_inputs
@@ -127,6 +130,6 @@ def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
 
 
 def reader(module: nn.Module) -> Read:
-    """The module's own tensors by name."""
+    """Return a function that gives the tensors of a module by name."""
     tensors: dict[str, Tensor] = dict(module.named_buffers(remove_duplicate=False))
     return (tensors | dict(module.named_parameters(remove_duplicate=False))).__getitem__

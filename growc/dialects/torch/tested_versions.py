@@ -1,6 +1,6 @@
 """The versions of torch and transformers with which growc's tests have passed.
 
-Another version may compute something else. The result is still compared with the source, and the plan warns.
+Another version may compute other values. The result is still compared with the source, and the plan warns.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from importlib.metadata import version
 
 TESTED = {"torch": ("2.13", "2.13"), "transformers": ("5.21", "5.24")}
-"""For each package the first and the last minor version that passed; pyproject.toml asks for the first."""
+"""For each package the first and last minor version that passed. pyproject.toml requires the first."""
 
 
 def untested(*packages: str) -> Iterator[str]:
-    """A warning for each of these packages whose installed version is not among those tested."""
+    """Yield a warning for each of these packages whose installed version is untested."""
     for package in packages:
         first, last = TESTED[package]
         installed = version(package)

@@ -1,8 +1,8 @@
-"""Programs without regions that torch.vmap maps: their calls on whole tensors stand in their place.
+"""Replacement of the regions that torch.vmap maps by calls on whole tensors.
 
-Such a region begins and ends with calls that say how deep the mapping is; in between are calls on one element
-of the axes that are mapped. Masks of attention are made so. Traced once more, below the mapping, they are
-calls on all elements.
+A region begins and ends with a call that changes the nesting depth of the mapping. The calls in between work
+on one element of the mapped axes. Attention masks are made this way. Traced once more, below the mapping,
+the same calls work on all elements.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ BACK = predispatch._vmap_decrement_nesting
 
 
 def inline_batched(graph: fx.Graph) -> None:
-    """Put calls on whole tensors in the place of mapped regions.
+    """Replace mapped regions by calls on whole tensors.
 
-    Raises NotFunctionalError where torch traces none of the same sizes.
+    Raises NotFunctionalError if torch cannot trace a region, or if the traced calls have other sizes.
     """
     for region in list(_regions(graph)):
         _inline(graph, region)
@@ -33,21 +33,21 @@ def inline_batched(graph: fx.Graph) -> None:
 
 def _inline(graph: fx.Graph, region: list[fx.Node]) -> None:
     inside = set(region)
-    operands = list(dict.fromkeys(n for one in region for n in one.all_input_nodes if n not in inside))
-    results = [one for one in region if any(user not in inside for user in one.users)]
+    operands = list(dict.fromkeys(n for node in region for n in node.all_input_nodes if n not in inside))
+    results = [node for node in region if any(user not in inside for user in node.users)]
     module = fx.GraphModule({}, _alone(region, operands, results))
-    calls = traced(module, operands, [one.meta["val"] for one in results])
+    calls = traced(module, operands, [node.meta["val"] for node in results])
     if calls is None:
         raise NotFunctionalError(f"torch cannot trace what is mapped by vmap from `{region[0].name}` on")
-    made = inlined(graph, region[0], calls, operands)
-    for one, whole in zip(results, made, strict=True):
-        one.replace_all_uses_with(whole, delete_user_cb=lambda user: user not in inside)
-    for one in reversed(region):
-        graph.erase_node(one)
+    replacements = inlined(graph, region[0], calls, operands)
+    for node, whole in zip(results, replacements, strict=True):
+        node.replace_all_uses_with(whole, delete_user_cb=lambda user: user not in inside)
+    for node in reversed(region):
+        graph.erase_node(node)
 
 
 def _regions(graph: fx.Graph) -> Iterator[list[fx.Node]]:
-    """The outermost regions, each with what begins and what ends it."""
+    """Yield the outermost regions, each with the calls that begin and end it."""
     depth, region = 0, list[fx.Node]()
     for node in graph.nodes:
         depth += node.target is DEEPER
@@ -60,10 +60,10 @@ def _regions(graph: fx.Graph) -> Iterator[list[fx.Node]]:
 
 
 def _alone(region: list[fx.Node], operands: list[fx.Node], results: list[fx.Node]) -> fx.Graph:
-    """A region as a graph of its own."""
+    """Return a region as a separate graph."""
     graph = fx.Graph()
-    made = {one: graph.placeholder(one.name) for one in operands}
-    for one in region:
-        made[one] = graph.node_copy(one, made.__getitem__)
-    graph.output([made[one] for one in results])
+    copies = {node: graph.placeholder(node.name) for node in operands}
+    for node in region:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output([copies[node] for node in results])
     return graph

@@ -1,4 +1,4 @@
-"""Programs of torch.export without what only says something about running them."""
+"""Cleanup of torch.export programs: nodes that do not change the result are removed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLAIMS = frozenset(
         aten.sym_constrain_range_for_size.default,
     }
 )
-"""What only checks."""
+"""Operators that only check a condition."""
 
 CONVERSIONS = frozenset(
     {
@@ -39,10 +39,10 @@ CONVERSIONS = frozenset(
         aten._to_copy.default,
     }
 )
-"""What changes nothing where the result has the argument's type."""
+"""Operators that change nothing if the result has the dtype of the argument."""
 
 TYPED = frozenset({aten.type_as.default, aten.to.other})
-"""Conversions to the type of another tensor, which is read for nothing else."""
+"""Conversions to the dtype of another tensor. Only the dtype of that tensor is read."""
 
 FILLED = {
     aten.new_empty.default: aten.empty.memory_format,
@@ -50,42 +50,44 @@ FILLED = {
     aten.new_ones.default: aten.ones.default,
     aten.new_zeros.default: aten.zeros.default,
 }
-"""Tensors of the type of another one, which is read for nothing else, and how they are made without it."""
+"""Constructors that take dtype and device from another tensor, each with one that needs no tensor."""
 
 
 PARTED = frozenset(
     {aten.chunk.default, aten.split.Tensor, aten.unsafe_chunk.default, aten.unsafe_split.Tensor}
 )
-"""Tensors in as many parts as are asked for, or of one size: each has a size of its own by and by."""
+"""Splits by a number of parts or by one size. Growth may give each part a size of its own."""
 
 FORETOLD = {aten.repeat_interleave.self_int: "output_size"}
-"""Arguments that say a size beforehand which follows from the others."""
+"""Arguments that state a size which follows from the other arguments."""
 
 
 def clean(program: ExportedProgram) -> None:
-    """Drop writes, checks, conversions to the type that is there already, and what nobody uses or only asks
-    for its type; take apart what torch itself makes of other operators.
+    """Remove nodes that do not change the result.
 
-    What stands in the place of a write leaves the same value behind; writes to buffers stay. Raises
-    NotFunctionalError for a write that no other operators give.
+    These are writes, checks, unused nodes, conversions to the same dtype, and operands read only for their
+    dtype. Composite operators are decomposed. A write is replaced by operators that give the same value.
+    Writes to buffers stay. Raises NotFunctionalError for a write that no other operators can express.
     """
-    for node in program.graph.nodes:  # torch.export leaves some out, of sizes that data decide
+    for node in program.graph.nodes:  # torch.export omits some users of data-dependent sizes
         for operand in node.all_input_nodes:
             operand.users.setdefault(node)
     inline_regions(program.graph_module)
     inline_batched(program.graph_module.graph)
     take_apart(program.graph_module.graph)
-    graph, held = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
-    functionalise(graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in held})
-    take_apart(graph)  # what stands in the place of writes
+    graph, stored_kinds = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
+    functionalise(
+        graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in stored_kinds}
+    )
+    take_apart(graph)  # also the operators that replaced writes
     for node in list(graph.nodes):
         if node.target in TYPED:
             node.target, node.args = aten.to.dtype, (node.args[0], node.meta["val"].dtype)
             node.kwargs = {}
         if node.target in FILLED:
-            made = node.meta["val"]
+            value = node.meta["val"]
             node.target, node.args = FILLED[node.target], node.args[1:]
-            node.kwargs = {"dtype": made.dtype, "device": made.device}
+            node.kwargs = {"dtype": value.dtype, "device": value.device}
         if node.target in FORETOLD:
             node.kwargs = {k: v for k, v in node.kwargs.items() if k != FORETOLD[node.target]}
         if node.target in PARTED and (sizes := _parted(node)) is not None:
@@ -99,24 +101,27 @@ def clean(program: ExportedProgram) -> None:
             graph.erase_node(node)
     graph.eliminate_dead_code()
     last: fx.Node = next(iter(reversed(graph.nodes)))
-    for spec, given in zip(program.graph_signature.output_specs, last.args[0], strict=True):  # type: ignore[arg-type]
-        if isinstance(spec.arg, TensorArgument) and isinstance(given, fx.Node):
-            spec.arg = TensorArgument(given.name)
+    for spec, result in zip(program.graph_signature.output_specs, last.args[0], strict=True):  # type: ignore[arg-type]
+        if isinstance(spec.arg, TensorArgument) and isinstance(result, fx.Node):
+            spec.arg = TensorArgument(result.name)
     program.graph_module.recompile()
 
 
 def _stretched(node: fx.Node) -> list[Any]:
-    """The sizes of an expansion, with -1 where one element stays one: torch would not let it become more."""
+    """Return the sizes of an expansion, with -1 where a size of 1 stays 1.
+
+    With the size 1 written out, torch would refuse a grown axis.
+    """
     source: Any = node.args[0]
-    given: Any = node.args[1]
-    before, sizes = source.meta["val"].shape, list(given)
-    new = len(sizes) - len(before)
-    stays = [k >= new and type(n) is int and n == 1 == before[k - new] for k, n in enumerate(sizes)]
-    return [-1 if one else n for n, one in zip(sizes, stays, strict=True)]
+    asked: Any = node.args[1]
+    before, sizes = source.meta["val"].shape, list(asked)
+    added = len(sizes) - len(before)
+    stays_one = [k >= added and type(n) is int and n == 1 == before[k - added] for k, n in enumerate(sizes)]
+    return [-1 if unchanged else n for n, unchanged in zip(sizes, stays_one, strict=True)]
 
 
 def _parted(node: fx.Node) -> list[int] | None:
-    """The sizes of a tensor's parts; None where the inputs decide them."""
+    """Return the sizes of the parts of a tensor, or None if they depend on the inputs."""
     axis = node.kwargs.get("dim", node.args[2] if len(node.args) > 2 else 0)
     sizes = [part.shape[axis] for part in node.meta["val"]]
     return sizes if all(type(n) is int for n in sizes) else None

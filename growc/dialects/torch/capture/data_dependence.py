@@ -1,7 +1,7 @@
-"""What a forward asks of values where there are none: assertions hold, and all else is a reason to refuse.
+"""Data-dependent control flow in a forward that runs on tensors without data.
 
-Needs: a forward that runs on tensors without data. An assertion changes no result, so its outcome is known;
-a branch, a loop or a size that data decide is not, and the place in the class that asks for it is named.
+Assertions about data are taken to hold, since an assertion changes no result. Branches, loops and sizes that
+depend on data are refused. The reason names the place in the class that asks for the data.
 """
 
 from __future__ import annotations
@@ -26,47 +26,50 @@ from growc.errors.diagnostic import Diagnostic
 __all__ = ["asks_data", "asserted", "reasons", "untraceable"]
 
 ASKING = (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
-"""What torch raises where a forward asks for data."""
+"""Errors that torch raises if a forward asks for data."""
 SIZES = ("expected to contain only concrete integers", "unhashable type: non-nested SymInt")
-"""What it says, by no type of its own, where sizes that data decide stand in the place of numbers."""
+"""Messages of untyped errors of torch: a data-dependent size is used where a number is needed."""
 JUMPS = {name for name in dis.opmap if "JUMP" in name and name.endswith(("IF_TRUE", "IF_FALSE"))}
 BETWEEN = (Path(torch.__file__).parent, Path(__file__).parent)
-"""Where no forward of a model stands."""
+"""Folders that contain no forward of a model."""
 
 
 @contextmanager
 def asserted() -> Iterator[None]:
-    """Assertions about data hold."""
+    """Let assertions about data hold inside the context."""
     usual = SymNode.guard_bool
 
     def answer(node: SymNode, file: str, line: int) -> bool:
         try:
             return usual(node, file, line)
         except GuardOnDataDependentSymNode:
-            held = _held(_asking(sys._getframe(1)))
-            if held is None:
+            passing = _held(_asking(sys._getframe(1)))
+            if passing is None:
                 raise
-            return held
+            return passing
 
     with mock.patch.object(SymNode, "guard_bool", answer):
         yield
 
 
 def asks_data(error: BaseException) -> bool:
-    """Whether a forward failed since it asks for values, and not since its inputs do not fit."""
-    return any(isinstance(one, ASKING) or any(said in str(one) for said in SIZES) for one in _chain(error))
+    """Whether a forward failed because it asks for values, rather than because its inputs do not fit."""
+    return any(
+        isinstance(cause, ASKING) or any(message in str(cause) for message in SIZES)
+        for cause in _chain(error)
+    )
 
 
 def reasons(error: BaseException) -> tuple[str, ...]:
-    """The first line of what was raised; where data decide, the place in the forward that asks for them."""
+    """Return the first line of an error and, if it asks for data, the place in the forward that does so."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+    summary = f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
     place = _place(error) if asks_data(error) else ""
-    return (said, f"its forward asks for values of tensors at {place}") if place else (said,)
+    return (summary, f"its forward asks for values of tensors at {place}") if place else (summary,)
 
 
 def untraceable(module: nn.Module, reason: Exception) -> Diagnostic:
-    """That a module cannot be traced (G317), with torch's reason."""
+    """Return the diagnostic that a module cannot be traced (G317), with torch's reason."""
     message = f"`{type(module).__name__}` cannot be traced by torch.export"
     return Diagnostic("G317", message, notes=reasons(reason))
 
@@ -78,9 +81,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _place(error: BaseException) -> str:
-    """The last line of the forward that ran, by the error that came first."""
-    for one in reversed(list(_chain(error))):
-        for frame in reversed(traceback.extract_tb(one.__traceback__)):
+    """Return the last line of the forward that ran, taken from the earliest error of the chain."""
+    for cause in reversed(list(_chain(error))):
+        for frame in reversed(traceback.extract_tb(cause.__traceback__)):
             path = Path(frame.filename)
             if path.is_file() and not _between(path):
                 return f"{path.name}:{frame.lineno} (`{frame.name}`)"
@@ -88,18 +91,18 @@ def _place(error: BaseException) -> str:
 
 
 def _asking(frame: FrameType | None) -> FrameType | None:
-    """The frame behind those that only hand on."""
+    """Return the innermost frame that is outside torch and growc's capture."""
     while frame is not None and _between(Path(frame.f_code.co_filename)):
         frame = frame.f_back
     return frame
 
 
 def _between(path: Path) -> bool:
-    return any(path.is_relative_to(one) for one in BETWEEN)
+    return any(path.is_relative_to(folder) for folder in BETWEEN)
 
 
 def _held(frame: FrameType | None) -> bool | None:
-    """What lets the assertion pass that a frame is about to decide; None where it decides something else."""
+    """Return the truth value that lets the frame's assertion pass, or None if it decides something else."""
     if frame is None:
         return None
     code = list(dis.get_instructions(frame.f_code))

@@ -1,7 +1,7 @@
-"""Operators that torch itself makes of others, as these others: second names, and small compositions.
+"""Decomposition of operators that torch defines by others: aliases and small compositions.
 
-Needs: a graph of whole operators. Gives: the same graph, in which a call that the table of operators lacks is
-replaced by the calls that torch takes it apart into, where the table has all of them.
+The input is a graph of whole operators. A call that the table of operators lacks is replaced by the calls
+that torch decomposes it into, if the table has all of these.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from growc.errors.diagnostic import Attempt
 __all__ = ["take_apart", "traced"]
 
 PLACES = ("nn_module_stack", "stack_trace", "source_fn_stack")
-"""What a node's `meta` says of where its call stands."""
+"""Keys of a node's `meta` that tell where its call stands in the model."""
 
 
 def take_apart(graph: fx.Graph) -> None:
-    """Replace the calls that the table lacks and torch makes of calls that it has."""
+    """Replace calls that the table lacks by calls that it has, where torch can decompose them."""
     for node in list(graph.nodes):
         if _is_composite(node) and (parts := _parts(node)) is not None:
             _replace(graph, node, *parts)
@@ -40,7 +40,7 @@ def _is_composite(node: fx.Node) -> bool:
 
 
 def _is_known(target: Any) -> bool:
-    """Whether the table has an operator, or what one computes that writes."""
+    """Whether the table has an operator. For a writing operator, its counterpart without the write counts."""
     if isinstance(target, OpOverload) and target._schema.is_mutable:
         try:
             target = without_write(target)
@@ -50,37 +50,40 @@ def _is_known(target: Any) -> bool:
 
 
 def _parts(node: fx.Node) -> tuple[fx.Graph, list[fx.Node]] | None:
-    """The calls that make up one, and their operands; None where they are not known or give other sizes."""
-    given, spec = tree_flatten((node.args, node.kwargs))
-    places = [k for k, leaf in enumerate(given) if isinstance(leaf, fx.Node)]
+    """Return the calls that make up a call, and their operands.
+
+    The result is None if the table lacks one of them, or if they give other sizes.
+    """
+    leaves, spec = tree_flatten((node.args, node.kwargs))
+    places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, fx.Node)]
 
     def called(*operands: Any) -> Any:
-        full = list(given)
+        filled = list(leaves)
         for place, operand in zip(places, operands, strict=True):
-            full[place] = operand
-        args, kwargs = tree_unflatten(full, spec)
+            filled[place] = operand
+        args, kwargs = tree_unflatten(filled, spec)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
-    operands = [given[k] for k in places]
+    operands = [leaves[k] for k in places]
     graph = traced(called, operands, node.meta.get("val"))
     return (graph, operands) if graph is not None and all(map(_is_plain, graph.nodes)) else None
 
 
 def _is_plain(call: fx.Node) -> bool:
-    """Whether a call is one of the table."""
+    """Whether a node is an input, an output, or a call that the table has."""
     return call.op in ("placeholder", "output") or (call.op == "call_function" and _is_known(call.target))
 
 
 def traced(called: Callable[..., object], operands: Sequence[fx.Node], wanted: object) -> fx.Graph | None:
-    """The calls of a function of these nodes; None where torch cannot tell, or they give other sizes."""
+    """Trace a function of these nodes. Return None if torch cannot, or if the calls give other sizes."""
     with Attempt() as attempt, torch.no_grad():
         graph = make_fx(called)(*(operand.meta["val"] for operand in operands)).graph
     if attempt.error is not None:
         return None
-    graph.eliminate_dead_code()  # sizes that were asked for while it was traced
-    for one in graph.nodes:
-        if one.target is torch.ops.aten.view.default:  # at other sizes it need be none
-            one.target = torch.ops.aten.reshape.default
+    graph.eliminate_dead_code()  # size queries of the tracing
+    for call in graph.nodes:
+        if call.target is torch.ops.aten.view.default:  # at other sizes the result may not be a view
+            call.target = torch.ops.aten.reshape.default
     last = next(iter(reversed(graph.nodes)))
     return graph if _sizes(last.args) == _sizes(wanted) else None
 
@@ -88,8 +91,8 @@ def traced(called: Callable[..., object], operands: Sequence[fx.Node], wanted: o
 def _replace(graph: fx.Graph, node: fx.Node, parts: fx.Graph, operands: list[fx.Node]) -> None:
     before = set(graph.nodes)
     results = inlined(graph, node, parts, operands)
-    for made in set(graph.nodes) - before:
-        made.meta |= {key: node.meta[key] for key in PLACES if key in node.meta}
+    for inserted in set(graph.nodes) - before:
+        inserted.meta |= {key: node.meta[key] for key in PLACES if key in node.meta}
     if isinstance(results, fx.Node):
         node.replace_all_uses_with(results)
     else:

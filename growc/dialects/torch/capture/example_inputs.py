@@ -1,8 +1,8 @@
-"""Inputs for a module of transformers: from what its forward takes and what its configuration says of sizes.
+"""Example inputs for a module of transformers, from the signature of its forward and its configuration.
 
-Arguments that mean the same have the same name in all classes of transformers. Sizes are read from the
-configuration and its parts. What a class does not say is tried: the first inputs that its forward runs on,
-among fake tensors, are taken, those of all its modalities first.
+Arguments of one meaning have one name in all classes of transformers. Sizes are read from the configuration
+and its sub-configurations. Sizes that the configuration does not state are tried. The first inputs that the
+forward runs on, with fake tensors, are taken. Inputs with all modalities are tried first.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 __all__ = ["EXPERTS", "capturable", "example_inputs", "real_inputs", "ways", "without_cache"]
 
 EXPERTS = "batched_mm"
-"""Experts' weights are gathered for every token: the one way of transformers without a loop over the data."""
+"""Experts implementation that gathers weights per token: the only one of transformers without a data loop."""
 
 ROWS, LENGTH, DECODED = 2, 12, 7
-"""Rows, and positions of texts: an encoder's and a decoder's differ, so that they are told apart."""
+"""Number of rows, and lengths of texts for an encoder and a decoder. They differ to tell the axes apart."""
 PADDED = 3
-"""So many positions at the end of the last row are masked."""
+"""Number of masked positions at the end of the last row."""
 SPECIAL = 4
-"""Token numbers below this one are mostly kept for padding, begin and end."""
+"""First token number to draw. Lower ones are mostly reserved for padding, begin and end."""
 
 
 LENGTHS = ("seq_length", "seq_len", "max_position_embeddings", "n_positions")
-"""How the names of fields end that say how long a text may be, or must be."""
+"""Suffixes of configuration fields that state the longest or the only length of a text."""
 
 
 @dataclass(frozen=True)
 class Slot:
-    """One input: its argument's name, its shape, and what it holds (`ids` below `bound`, `mask`, `real`)."""
+    """One input: the name of its argument, its content (`ids` below `bound`, `mask`, `real`) and shape."""
 
     name: str
     holds: str
@@ -51,20 +51,23 @@ class Slot:
 
 
 Fields = Mapping[str, list[Any]]
-"""The values of each field of a configuration: its own first, then those of its parts."""
+"""The values of each configuration field: its own first, then those of sub-configurations."""
 
 
 def example_inputs(module: nn.Module) -> dict[str, Any]:
-    """Keyword arguments that the module's forward runs on, tensors on meta; only their sizes count.
+    """Return keyword arguments that the module's forward runs on, as tensors on meta. Only their sizes count.
 
-    The module may be on meta, and is left as it was. Raises GrowError (G317) where no inputs are found.
+    The module may be on meta, and is left as it was. Raises GrowError (G317) if no inputs are found.
     """
     slots, way = _found(module)
     return {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots} | way
 
 
 def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
-    """The same with values: token numbers, masks with some padding, and normal numbers, drawn by `seed`."""
+    """Return example inputs with values drawn by `seed`.
+
+    They are token numbers, masks with some padding, and normally distributed numbers.
+    """
     generator = torch.Generator().manual_seed(seed)
     slots, way = _found(module)
     return {slot.name: _draw(slot, module, generator) for slot in slots} | way
@@ -73,36 +76,36 @@ def real_inputs(module: nn.Module, seed: int = 0) -> dict[str, Any]:
 def without_cache(
     module: nn.Module, args: Sequence[object] = (), kwargs: Mapping[str, object] | None = None
 ) -> dict[str, bool]:
-    """The argument by which a forward gives tensors alone, and no cache object beside them.
+    """Return the argument by which a forward returns tensors only, without a cache object.
 
-    A forward of transformers that does not name it may hand it on to a part, as all that it does not know;
-    or decide it by itself, and fail where it is given beside these arguments.
+    A forward of transformers that does not name the argument may pass it on to a submodule with its other
+    keyword arguments. It may also set the argument itself, and fail if it is given as well.
     """
     given = kwargs or {}
     if "use_cache" in given:
         return {}
-    told = _ways_to_tell(module)
-    if len(told) == 1:
-        return told[0]
+    options = _ways_to_tell(module)
+    if len(options) == 1:
+        return options[0]
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
         return _tried(module, fakes, args, given)[1]
 
 
 def _ways_to_tell(module: nn.Module) -> list[dict[str, bool]]:
-    """How a forward may be told to give no cache: by its argument, by that of a part or not at all."""
+    """Return the ways to ask a forward for no cache: by its argument, by a submodule's, or not at all."""
     kinds = inspect.signature(module.forward).parameters
     if "use_cache" in kinds:
         return [{"use_cache": False}]
     hands_on = hasattr(module, "config") and any(kind.kind is kind.VAR_KEYWORD for kind in kinds.values())
     parts = module.modules() if hands_on else ()
-    handed = any("use_cache" in inspect.signature(part.forward).parameters for part in parts)
-    return [{"use_cache": False}, {}] if handed else [{}]
+    part_takes_it = any("use_cache" in inspect.signature(part.forward).parameters for part in parts)
+    return [{"use_cache": False}, {}] if part_takes_it else [{}]
 
 
 def _tried(
     module: nn.Module, fakes: Fakes, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> tuple[Exception | None, dict[str, bool]]:
-    """What a forward raises among fake tensors, and how it was told to give no cache."""
+    """Run a forward on fake tensors. Return its error, and the way it was asked for no cache."""
     error, way = None, dict[str, bool]()
     for way in _ways_to_tell(module):
         for values in (nullcontext(), fakes.valued()):
@@ -112,30 +115,33 @@ def _tried(
             if error is None or not asks_data(error):
                 break
         twice = isinstance(error, TypeError | KeyError) and "use_cache" in str(error)
-        if not twice:  # for an argument that is given twice Python raises either
+        if not twice:  # Python raises either for an argument given twice
             break
     return error, way
 
 
 def register_caches(inputs: Any) -> None:
-    """Let torch look into caches of transformers, if there are any among the inputs of a forward."""
+    """Register the cache class of transformers with torch, if the inputs of a forward hold a cache."""
     kinds = {type(leaf).__name__ for leaf in tree_leaves(inputs)}
-    if "DynamicCache" in kinds:  # a leaf as long as torch does not know what is in it
+    if "DynamicCache" in kinds:  # torch takes an unregistered class for a leaf
         from transformers.integrations.executorch import register_dynamic_cache_export_support
 
         register_dynamic_cache_export_support()
 
 
 def ways(config: Any, name: str) -> Any:
-    """Which implementations a configuration names, in all of its parts, as another one takes them."""
+    """Return the implementations that a configuration and its sub-configurations name.
+
+    The result has the form in which the field can be set.
+    """
     parts = {key: getattr(config, key, None) for key in config.sub_configs}
-    found = {key: ways(part, name) for key, part in parts.items() if part is not None}
-    return {"": getattr(config, name), **found} if found else getattr(config, name)
+    named = {key: ways(part, name) for key, part in parts.items() if part is not None}
+    return {"": getattr(config, name), **named} if named else getattr(config, name)
 
 
 @contextmanager
 def capturable(module: nn.Module) -> Iterator[None]:
-    """With experts, if the module has any, that loop over no data; it is left as it was."""
+    """Use an experts implementation without a loop over data inside the context."""
     config: Any = getattr(module, "config", None)
     if not hasattr(config, "_experts_implementation"):
         yield
@@ -165,7 +171,7 @@ def _draw(slot: Slot, module: nn.Module, generator: torch.Generator) -> Tensor:
 
 
 def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, bool]]:
-    """The first candidates that the module runs on, and how it is told to give no cache."""
+    """Return the first candidates that the module runs on, and the way it is asked for no cache."""
     reason: Exception | None = None
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
         for slots in _candidates(module):
@@ -175,12 +181,12 @@ def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, bool]]:
                 return slots, way
             if reason is None or (asks_data(error) and not asks_data(reason)):
                 reason = error
-    if reason is not None and asks_data(reason):  # inputs that fit: torch.export has no other ones
+    if reason is not None and asks_data(reason):  # the inputs fit, so torch.export would fail too
         raise GrowError(untraceable(module, reason)) from reason
-    said = reasons(reason) if reason else ("no argument of its forward is known",)
+    notes = reasons(reason) if reason else ("no argument of its forward is known",)
     message = f"growc finds no inputs that `{type(module).__name__}` runs on"
     raise GrowError(
-        Diagnostic("G317", message, notes=said, help="give example inputs (`--inputs`)")
+        Diagnostic("G317", message, notes=notes, help="give example inputs (`--inputs`)")
     ) from reason
 
 
@@ -188,7 +194,7 @@ def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, bool]]:
 
 
 def _candidates(module: nn.Module) -> Iterator[tuple[Slot, ...]]:
-    """Inputs to try: for sets of modalities, the largest first, all sizes that the configuration suggests."""
+    """Yield inputs to try: sets of modalities, largest first, in all sizes that the config suggests."""
     config = getattr(module, "config", None)
     if config is None:
         return
@@ -206,7 +212,7 @@ def _candidates(module: nn.Module) -> Iterator[tuple[Slot, ...]]:
 
 
 def _with_companions(slots: Iterator[Slot], taken: Mapping[str, Any], fields: Fields) -> Iterator[Slot]:
-    """Texts with their masks and segments, where forward takes them and the model has them."""
+    """Yield the slots, with masks, segments and boxes for texts where the model takes them."""
     for slot in slots:
         yield slot
         if slot.name != "input_ids":
@@ -220,18 +226,21 @@ def _with_companions(slots: Iterator[Slot], taken: Mapping[str, Any], fields: Fi
 
 
 def _vocabularies(module: nn.Module) -> dict[str, list[Any]]:
-    """How many tokens a module embeds, and its decoder, where its configuration has no usual field for it."""
+    """Return the vocabulary sizes of a module and its decoder, read from their embeddings.
+
+    They serve where the configuration has no usual field for them.
+    """
     whole: Any = module
-    found: dict[str, list[Any]] = {}
+    sizes: dict[str, list[Any]] = {}
     tables: dict[str, Callable[[], Any]] = {
         "vocab_size": lambda: whole.get_input_embeddings(),
         "decoder_vocab_size": lambda: whole.get_decoder().get_input_embeddings(),
     }
-    for field, finds in tables.items():
-        with suppress(AttributeError, NotImplementedError):  # a class need not know of its embeddings
-            table = finds()
-            found |= {field: [table.num_embeddings]} if isinstance(table, nn.Embedding) else {}
-    return found
+    for field, get_table in tables.items():
+        with suppress(AttributeError, NotImplementedError):  # not every class gives its embeddings
+            table = get_table()
+            sizes |= {field: [table.num_embeddings]} if isinstance(table, nn.Embedding) else {}
+    return sizes
 
 
 def _texts(fields: Fields) -> list[tuple[Slot, ...]]:
@@ -243,7 +252,10 @@ def _texts(fields: Fields) -> list[tuple[Slot, ...]]:
 
 
 def _decoded(fields: Fields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]:
-    """What is decoded: by itself, or with a mask, which some classes make from the data if none is given."""
+    """Return the decoder inputs to try: ids alone, or with a mask.
+
+    Some classes make the mask from the data if none is given.
+    """
     if "decoder_input_ids" not in taken or not _true(fields, "is_encoder_decoder"):
         return [()]
     vocab = _first(fields, "decoder_vocab_size", 0) or _first(fields, "vocab_size", 0)
@@ -254,8 +266,8 @@ def _decoded(fields: Fields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]
 
 def _images(fields: Fields) -> list[tuple[Slot, ...]]:
     channels = [n for name in ("num_channels", "in_channels", "in_chans") for n in _numbers(fields, name)]
-    given = [_pair(size) for size in fields.get("image_size", []) if size]
-    sizes = [*dict.fromkeys(given), (64, 64), (224, 224)]
+    configured = [_pair(size) for size in fields.get("image_size", []) if size]
+    sizes = [*dict.fromkeys(configured), (64, 64), (224, 224)]
     frames = _numbers(fields, "num_frames")[:1]
     shapes = [(*f, *(channels or [3])[:1], *size) for size in sizes for f in (frames, [])[not frames :]]
     return [(Slot("pixel_values", "real", (ROWS, *shape)),) for shape in shapes]
@@ -298,22 +310,24 @@ MODALITIES: Mapping[str, Callable[[Fields], Sequence[tuple[Slot, ...]]]] = {
     "pixel_values_videos": _films,
     "past_values": _series,
 }
-"""What forward takes, by the names that all classes of transformers use, and the shapes to try."""
+"""Arguments of forward, by the names that all classes of transformers use, with functions that list the slots
+to try.
+"""
 
 
 # --------------------------------------------------------------------------------------- configurations
 
 
 def _fields(config: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """All fields of a configuration and its parts."""
-    found: dict[str, list[Any]] = {}
+    """Return all fields of a configuration and its sub-configurations."""
+    merged: dict[str, list[Any]] = {}
     for name, value in config.items():
-        found.setdefault(str(name), []).append(value)
+        merged.setdefault(str(name), []).append(value)
     for value in config.values():
         if isinstance(value, Mapping):
             for name, values in _fields(value).items():
-                found.setdefault(name, []).extend(values)
-    return found
+                merged.setdefault(name, []).extend(values)
+    return merged
 
 
 def _numbers(fields: Fields, name: str) -> list[int]:

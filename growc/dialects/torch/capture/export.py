@@ -1,4 +1,4 @@
-"""The program of a module: an FX graph of whole ATen operators, by torch.export."""
+"""Capture of a module by torch.export as an FX graph of whole ATen operators."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Captured:
-    """What a module computes.
+    """The computation of a module.
 
-    program: its placeholders say by their targets which parameter or buffer they are. All operators are
-        ATen's, and whole.
-    names: for each name of a parameter or buffer, the first name of the same tensor. A graph uses one name
-        of a tied tensor, whichever it is.
-    constants: what no state dict holds, by the targets of its placeholders: buffers that are not stored, and
-        tensors that forward makes. None where the module was on meta and only its class knows the value.
-    symbols: what the program's symbols are called. Symbols of one name are meant to be equal.
-    parameters: the names of the arguments that forward takes in order; rest: the name of all behind these.
-    values: of arguments by whose values forward decides, those that the program is for.
+    program: an exported program of whole ATen operators. The target of a placeholder names its parameter or
+        buffer.
+    names: for each name of a parameter or buffer, the first name of the same tensor. A graph uses any one
+        name of a tied tensor.
+    constants: tensors that no state dict holds, by the targets of their placeholders: buffers that are not
+        stored, and tensors that forward makes. None if the module was on meta and only its class knows the
+        value.
+    symbols: the names of the program's symbols. Symbols of one name are meant to be equal.
+    parameters: the names of the positional arguments of forward. rest: the name of its variadic argument.
+    values: the argument values that the program is specialised to, where forward decides by values.
     """
 
     program: ExportedProgram
@@ -50,40 +51,40 @@ class Captured:
 
     @cached_property
     def aliases(self) -> Mapping[str, tuple[str, ...]]:
-        """The other names of a tensor, by its first one."""
-        found: dict[str, tuple[str, ...]] = {}
+        """The other names of a tensor, by its first name."""
+        others: dict[str, tuple[str, ...]] = {}
         for name, first in self.names.items():
             if name != first:
-                found[first] = (*found.get(first, ()), name)
-        return found
+                others[first] = (*others.get(first, ()), name)
+        return others
 
     @property
     def reads(self) -> frozenset[str]:
         """The parameters and buffers that the program reads, each by one of its names."""
-        given = self.program.graph.find_nodes(op="placeholder")
-        pairs = zip(given, self.program.graph_signature.input_specs, strict=True)
+        placeholders = self.program.graph.find_nodes(op="placeholder")
+        pairs = zip(placeholders, self.program.graph_signature.input_specs, strict=True)
         return frozenset(str(spec.target) for node, spec in pairs if spec.target and node.users)
 
     @property
     def returned(self) -> list[Any]:
-        """What the program returns, one after the other; see `is_tensor`."""
+        """The values that the program returns, in order; see `is_tensor`."""
         results = self.program.graph.output_node().args[0]
         assert isinstance(results, Sequence), "torch.export gives a tuple"
         return self.given_out(results)
 
     def given_out(self, results: Sequence[T]) -> list[T]:
-        """Those results of the program that its caller gets."""
+        """Select the results of the program that its caller gets."""
         pairs = zip(results, self.program.graph_signature.output_specs, strict=True)
         return [result for result, spec in pairs if spec.kind is OutputKind.USER_OUTPUT]
 
     @property
     def written(self) -> list[str]:
-        """What running the program changes."""
+        """The names of the tensors that a run of the program changes."""
         signature = self.program.graph_signature
-        targets = {spec.arg.name: str(spec.target) for spec in signature.input_specs}
-        inside = [targets.get(node.name, node.name) for node in writes(self.program.graph)]
-        given = [s for s in signature.output_specs if s.kind is not OutputKind.USER_OUTPUT]
-        return inside + [str(spec.target or spec.arg.name) for spec in given]
+        target_of = {spec.arg.name: str(spec.target) for spec in signature.input_specs}
+        targets_written = [target_of.get(node.name, node.name) for node in writes(self.program.graph)]
+        other_outputs = [s for s in signature.output_specs if s.kind is not OutputKind.USER_OUTPUT]
+        return targets_written + [str(spec.target or spec.arg.name) for spec in other_outputs]
 
 
 def export(
@@ -95,20 +96,21 @@ def export(
     axes: Axes | None = None,
     deciding: bool = False,
 ) -> Captured:
-    """Capture a module, on meta or with values, which is left as it was.
+    """Capture a module, on meta or with values. The module is left as it was.
 
-    args, kwargs: example inputs; only their sizes count, but for `deciding`. axes: which of their axes have
-    any size; without it the rows of all, and the sequence of token numbers and of vectors.
-    Fewer are free where torch finds that the module works with one size alone. deciding: where forward asks
-    for values of arguments of few whole numbers, the program may be for those that are given.
+    args, kwargs: example inputs. Only their sizes count, unless `deciding` is set.
+    axes: the axes of any size. The default is the rows of all inputs, and the sequence of token ids and of
+        vectors. Fewer are free where torch finds that the module works with one size only.
+    deciding: the program may be specialised to the given values of arguments of few whole numbers, if forward
+        asks for these values.
 
     Raises GrowError (G317) with torch's reason for a module that cannot be captured.
     """
     named = by_name(module, args, kwargs or {})
     free = free_axes(named) if axes is None else axes
     with standing_in(module, train) as fakes, torch.no_grad():
-        fed = fakes.within(tuple(args)), fakes.within(dict(kwargs or {}))
-        program, decided = trace(module, *fed, free, fakes, deciding)
+        fake_inputs = fakes.within(tuple(args)), fakes.within(dict(kwargs or {}))
+        program, decided = trace(module, *fake_inputs, free, fakes, deciding)
     values = {name: named[name].clone() for name in sorted(decided)}
     symbols = named_symbols(program, named.items(), free)
     kinds = inspect.signature(module.forward).parameters.values()
@@ -119,7 +121,7 @@ def export(
 
 
 def tensor_names(module: nn.Module) -> dict[str, str]:
-    """For each name of a tensor of a module the first one of the same tensor, in the order of state dicts."""
+    """Return, for each name of a tensor of a module, the first name of that tensor in state-dict order."""
     first: dict[Tensor, str] = {}
     own = {"recurse": False, "remove_duplicate": False}
     tensors = [
@@ -131,17 +133,17 @@ def tensor_names(module: nn.Module) -> dict[str, str]:
 
 
 def _constants(module: nn.Module, program: ExportedProgram) -> dict[str, Tensor | None]:
-    """The values of what is not stored: the module's own, or what forward made."""
+    """Return the tensors that are not stored: buffers of the module, and tensors that forward made."""
     own = dict(module.named_buffers(remove_duplicate=False))
     stored = module.state_dict(keep_vars=True)
-    found: dict[str, Tensor | None] = {}
+    constants: dict[str, Tensor | None] = {}
     for spec in program.graph_signature.input_specs:
         if spec.kind not in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR) or spec.target in stored:
             continue
         target = str(spec.target)
         value = own[target] if target in own else program.constants[target]
-        found[target] = None if value.is_meta or isinstance(value, FakeTensor) else value
-    return found
+        constants[target] = None if value.is_meta or isinstance(value, FakeTensor) else value
+    return constants
 
 
 def run(
@@ -150,28 +152,28 @@ def run(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """What the program computes: parameters and stored buffers by name from `tensors`, constants its own.
+    """Run the program with parameters and stored buffers from `tensors`, and with its own constants.
 
-    It gives what the module's forward would, but for the classes that a module puts around its outputs.
+    The result is that of the module's forward, without the classes that a module wraps around its outputs.
     """
     spec = captured.program.call_spec
-    given = tree_flatten((tuple(args), reorder_kwargs(dict(kwargs or {}), spec.in_spec)))[0]
-    found = run_flat(captured, lambda target: tensors(captured.names[target]), given)
-    return tree_unflatten(found, spec.out_spec)
+    leaves = tree_flatten((tuple(args), reorder_kwargs(dict(kwargs or {}), spec.in_spec)))[0]
+    results = run_flat(captured, lambda target: tensors(captured.names[target]), leaves)
+    return tree_unflatten(results, spec.out_spec)
 
 
 def run_named(
     captured: Captured, stored: Callable[[str], Tensor], given: Mapping[str, Tensor]
 ) -> list[Tensor]:
-    """The tensors that it gives, from tensors by the names of its inputs; `stored`: by their first names."""
+    """Return the program's tensors for inputs by name. `stored` takes the first name of a tensor."""
     specs = [s for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
     leaves = [given[s.arg.name] if s.arg.name in given else getattr(s.arg, "value", None) for s in specs]
-    found = run_flat(captured, lambda target: stored(captured.names.get(target, target)), leaves)
-    return [one for one in found if isinstance(one, Tensor)]
+    results = run_flat(captured, lambda target: stored(captured.names.get(target, target)), leaves)
+    return [result for result in results if isinstance(result, Tensor)]
 
 
 def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterable[object]) -> list[object]:
-    """The same, on the leaves of the arguments in order; `stored`: by the targets of placeholders."""
+    """Run the program on the argument leaves, in order. `stored` takes the target of a placeholder."""
     leaves = iter(given)
 
     def fed(spec: InputSpec) -> object:
@@ -180,10 +182,10 @@ def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterabl
         target = str(spec.target)
         return captured.constants[target] if target in captured.constants else stored(target)
 
-    feed = map(fed, captured.program.graph_signature.input_specs)
-    return captured.given_out(fx.Interpreter(captured.program.graph_module).run(*feed))
+    operands = map(fed, captured.program.graph_signature.input_specs)
+    return captured.given_out(fx.Interpreter(captured.program.graph_module).run(*operands))
 
 
 def is_tensor(argument: object) -> bool:
-    """Whether something that a program returns is a tensor."""
+    """Whether a value that a program returns is a tensor."""
     return isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), Tensor)

@@ -1,9 +1,8 @@
-"""A module with fake tensors in the place of its own, for a while.
+"""Temporary replacement of a module's tensors by fake tensors.
 
-Fake tensors have a shape and no data, and say that they are on the CPU. A module on the meta device would
-lose the constants that its forward makes, and its constructor cannot always run among fake tensors: so it
-is built on meta or for real, and its tensors are exchanged afterwards. One memo makes what is tied stay
-tied.
+A fake tensor has a shape and no data, and reports the CPU as its device. On the meta device a module would
+lose the constants that its forward makes. A constructor cannot always run with fake tensors. So the module
+is built on meta or with values, and its tensors are exchanged afterwards. One memo keeps tied tensors tied.
 """
 
 from __future__ import annotations
@@ -36,14 +35,15 @@ FACTORIES = frozenset(
         *(aten.full.default, aten.zeros.default, aten.ones.default, aten.scalar_tensor.default),
     }
 )
-"""What makes numbers of no tensor. Tensors without values are made so, too, by others than these."""
+"""Operators that make tensors with values from no tensor. Tensors without values come from other operators.
+"""
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 SMALL = 64
-"""Flags that a forward decides by are buffers of no more elements."""
+"""The most elements of a buffer that may be a flag: a value that a forward decides by."""
 
 
 class Fakes:
-    """Fake CPU tensors, one for each tensor."""
+    """Fake CPU tensors, one for each tensor of a module."""
 
     def __init__(self) -> None:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
@@ -51,16 +51,17 @@ class Fakes:
         self._given: dict[Tensor, Tensor] = {}
 
     def of(self, tensor: Tensor) -> Tensor:
-        """The tensor that stands for this one."""
+        """Return the fake tensor that replaces this one."""
         if tensor not in self._made:
             self._made[tensor] = self._another(tensor)
         return self._made[tensor]
 
     @contextmanager
     def exchangeable(self) -> Iterator[None]:
-        """A forward may convert a module: torch exchanges tensors then, but none that its memo refers to.
+        """Let a forward convert its module inside the context.
 
-        Where nothing is converted, nothing is exchanged: what traces a forward knows its tensors by identity.
+        torch swaps tensors to convert a module, and refuses those that its memo refers to. Without a
+        conversion nothing is swapped, since the tracer knows tensors by identity.
         """
         usual: Any = torch.utils.swap_tensors
         memo = self.mode.fake_tensor_converter.meta_converter.tensor_memo
@@ -68,7 +69,7 @@ class Fakes:
         def exchange(first: Tensor, second: Tensor) -> None:
             if (first.dtype, first.device, first.shape) == (second.dtype, second.device, second.shape):
                 return
-            for key in [key for key, held in memo.items() if held is first or held is second]:
+            for key in [key for key, cached in memo.items() if cached is first or cached is second]:
                 del memo[key]
             usual(first, second)
 
@@ -77,14 +78,14 @@ class Fakes:
 
     @contextmanager
     def valued(self, given: Collection[Tensor] = ()) -> Iterator[None]:
-        """Small buffers, and those of the arguments that are `given`, have the values of what they stand for:
-        a forward may decide by them.
+        """Give values to small buffers and to the arguments in `given`, since a forward may decide by them.
 
-        torch computes with them as with numbers that a forward makes. What a training learns has no values.
+        They have the values of the tensors that they replace. torch computes with them as with numbers that a
+        forward makes. Trained parameters get no values.
         """
         usual = FakeTensorMode.from_tensor
-        made = ((fake, tensor) for tensor, fake in self._made.items() if isinstance(fake, FakeTensor))
-        flags = [(fake, tensor) for fake, tensor in made if _is_flag(tensor)]
+        pairs = ((fake, tensor) for tensor, fake in self._made.items() if isinstance(fake, FakeTensor))
+        flags = [(fake, tensor) for fake, tensor in pairs if _is_flag(tensor)]
         flags += [(fake, self._given[fake]) for fake in given if isinstance(fake, FakeTensor)]
         values: Mapping[Tensor, Tensor] = dict(flags)
 
@@ -107,29 +108,29 @@ class Fakes:
                 fake.constant = None
 
     def within(self, arguments: Any) -> Any:
-        """The same structure with fake tensors, each another one: what is given twice need not be."""
+        """Return the structure with a new fake tensor for each tensor, even for one that is given twice."""
         return tree_map_only(Tensor, self._argument, arguments)
 
     def tells(self, argument: object) -> bool:
-        """Whether an argument may have values: few whole numbers that have some."""
+        """Whether an argument may get values: it holds few whole numbers, and is not on meta."""
         tensor = self._given.get(argument) if isinstance(argument, Tensor) else None
         return tensor is not None and _is_flag(tensor) and not tensor.is_floating_point()
 
     def _argument(self, tensor: Tensor) -> Tensor:
-        made = self._another(tensor)
-        self._given[made] = tensor
-        return made
+        fake = self._another(tensor)
+        self._given[fake] = tensor
+        return fake
 
     def _another(self, tensor: Tensor) -> Tensor:
         with self.mode:
-            made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
+            fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
         if isinstance(tensor, nn.Parameter):
-            return nn.Parameter(made, requires_grad=tensor.requires_grad)
-        return made
+            return nn.Parameter(fake, requires_grad=tensor.requires_grad)
+        return fake
 
 
 def _counting(usual: Callable[..., object]) -> Callable[..., object]:
-    """The same dispatch, in which numbers that are made of no tensor (`arange`) have values, too."""
+    """Return the dispatch, extended so that small tensors made from no tensor (`arange`) have values too."""
 
     def dispatch(
         mode: FakeTensorMode,
@@ -138,24 +139,34 @@ def _counting(usual: Callable[..., object]) -> Callable[..., object]:
         args: tuple[object, ...] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        made = usual(mode, func, types, args, kwargs)
-        known = func in FACTORIES and not any(isinstance(one, NUMBERS) for one in tree_leaves((args, kwargs)))
-        if known and isinstance(made, FakeTensor) and not made.is_floating_point() and made.numel() <= SMALL:
-            _know(made, partial(func, *args, **(kwargs or {})))
-        return made
+        result = usual(mode, func, types, args, kwargs)
+        known = func in FACTORIES and not any(
+            isinstance(leaf, NUMBERS) for leaf in tree_leaves((args, kwargs))
+        )
+        if (
+            known
+            and isinstance(result, FakeTensor)
+            and not result.is_floating_point()
+            and result.numel() <= SMALL
+        ):
+            _know(result, partial(func, *args, **(kwargs or {})))
+        return result
 
     return dispatch
 
 
 def _know(fake: FakeTensor, value: Callable[[], Tensor]) -> None:
-    """Let a fake tensor have values, until something else is written to it."""
+    """Give a fake tensor values, which it has until something is written to it."""
     with fake_tensor.unset_fake_temporarily():
         fake.constant = value()
     fake.fake_mode.fake_tensor_converter.add_constant_storage_mapping(fake)
 
 
 def _listed(usual: Callable[..., Tensor], data: object, **options: object) -> Tensor:
-    """`torch.tensor`, which takes tensors in a list by their values and asks none of a fake one."""
+    """Call `torch.tensor` with the values of fake tensors in lists.
+
+    torch reads tensors in a list by value, but does not read the constant of a fake tensor.
+    """
     known = (FakeTensor, lambda one: one if one.constant is None else one.constant.tolist())
     return usual(tree_map_only(*known, data), **options)
 
@@ -166,15 +177,15 @@ def _is_flag(tensor: Tensor) -> bool:
 
 @contextmanager
 def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
-    """The module with fake tensors, in the mode that is asked for.
+    """Replace the tensors of a module by fake ones inside the context, in the requested mode.
 
-    It is left exactly as it was, with all that its forward may have kept in attributes. What fails
-    meanwhile is said by errors alone: torch would log whole graphs as well. Assertions about data hold, and
-    loops over what data hit run over all.
+    Afterwards the module is exactly as it was; attributes that its forward set are undone. Failures are
+    reported by errors only, since torch would also log whole graphs. Assertions about data hold. Loops over
+    hit numbers run over all numbers.
     """
     parts, fakes = list(module.modules()), Fakes()
-    logged = logging.root.manager.disable
-    kept = [(part, dict(part.__dict__), _contents(part)) for part in parts]
+    disabled_before = logging.root.manager.disable
+    saved = [(part, dict(part.__dict__), _contents(part)) for part in parts]
     try:
         logging.disable(logging.CRITICAL)
         for part in parts:
@@ -183,22 +194,28 @@ def standing_in(module: nn.Module, train: bool = False) -> Iterator[Fakes]:
         with asserted(), over(), fakes.exchangeable():
             yield fakes
     finally:
-        logging.disable(logged)
-        for part, attributes, contents in kept:
+        logging.disable(disabled_before)
+        for part, attributes, contents in saved:
             part.__dict__.clear()
             part.__dict__.update(attributes)
-            for held, content in contents:
-                _restore(held, content)
+            for container, content in contents:
+                _restore(container, content)
 
 
 def _contents(part: nn.Module) -> list[tuple[Any, Any]]:
-    """What its dictionaries and lists hold: a forward may add to them, as one that installs hooks does."""
-    held = [one for one in part.__dict__.values() if isinstance(one, (dict, list))]
-    return [(one, dict(one) if isinstance(one, dict) else list(one)) for one in held]
+    """Copy the content of a module's dictionaries and lists. A forward may add to them, for example hooks."""
+    containers = [container for container in part.__dict__.values() if isinstance(container, (dict, list))]
+    return [
+        (container, dict(container) if isinstance(container, dict) else list(container))
+        for container in containers
+    ]
 
 
 def _restore(held: Any, content: Any) -> None:
-    """Let a dictionary or list hold what it held. Classes may refuse writes: those of their bases do not."""
+    """Restore the content of a dictionary or list.
+
+    A subclass may refuse writes, so the methods of its base class are called.
+    """
     if len(held) == len(content) and all(map(operator.is_, _parts(held), _parts(content))):
         return
     if isinstance(held, list):
@@ -216,27 +233,27 @@ def _parts(held: Any) -> list[Any]:
 
 @contextmanager
 def exporting() -> Iterator[None]:
-    """Models that ask whether they are captured are told so: they take the paths that captures take, and keep
-    nothing for later that has no values.
+    """Report to models that an export is running.
 
-    torch's own log is silent: forwards that fail are no news here.
+    They then take the paths for exports, and cache no tensors without values. torch's log is silent, since
+    forwards are expected to fail here.
     """
-    compiler, disabled = torch.compiler, logging.root.manager.disable
+    compiler, disabled_before = torch.compiler, logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    before = compiler._is_exporting_flag, compiler._is_compiling_flag
+    flags_before = compiler._is_exporting_flag, compiler._is_compiling_flag
     compiler._is_exporting_flag = compiler._is_compiling_flag = True
     try:
         yield
     finally:
-        compiler._is_exporting_flag, compiler._is_compiling_flag = before
-        logging.disable(disabled)
+        compiler._is_exporting_flag, compiler._is_compiling_flag = flags_before
+        logging.disable(disabled_before)
 
 
 def _exchange(part: nn.Module, fakes: Fakes) -> None:
-    """Plain attributes with values stay: they are the program's constants."""
-    places: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
-    for held in places:
-        for name, tensor in held.items():
-            held[name] = None if tensor is None else fakes.of(tensor)
+    """Exchange the tensors of one module. Plain attributes with values stay, as constants of the program."""
+    groups: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)
+    for tensors in groups:
+        for name, tensor in tensors.items():
+            tensors[name] = None if tensor is None else fakes.of(tensor)
     plain = {name: value for name, value in part.__dict__.items() if isinstance(value, Tensor)}
     part.__dict__.update({name: fakes.of(value) for name, value in plain.items() if value.is_meta})

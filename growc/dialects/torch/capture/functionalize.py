@@ -1,10 +1,10 @@
-"""Graphs without writes: a value that is written to becomes another value.
+"""Functionalization of graphs: a write to a tensor becomes a new value.
 
-torch can do this too, but takes whole operators apart on the way. What a graph writes to buffers stays:
-these are running statistics and counters of training.
+torch can do this too, but decomposes whole operators on the way. Writes to buffers stay: they are running
+statistics and counters of training.
 
-A write to a view is a write to what it shows: the new value is put back from view to view, and any other
-view is taken again once something reads it, as torch's own functionalisation does it.
+A write to a view is a write to its base. The new value is put back from view to view. Any other view is
+taken again once it is read. torch's own functionalization works the same way.
 """
 
 from __future__ import annotations
@@ -38,35 +38,37 @@ Call = tuple[Any, tuple[object, ...]]
 
 
 class NotFunctionalError(Exception):
-    """A write of a kind that is not known."""
+    """A write of an unknown kind."""
 
 
 class NoOperatorError(NotFunctionalError):
-    """A write that no other operator gives, whatever the sizes."""
+    """A write that no other operator expresses, for any sizes."""
 
 
 def functionalise(graph: fx.Graph, buffers: Collection[str]) -> None:
-    """Replace writes by new values; those to the placeholders named in `buffers` stay.
+    """Replace writes by new values. Writes to the placeholders named in `buffers` stay.
 
-    Raises NotFunctionalError for a write that no other operators give.
+    Raises NotFunctionalError for a write that no other operators express.
     """
     if any(_target(node) is not None for node in graph.nodes):
         _Rewriting(graph, buffers).run()
 
 
 def writes(graph: fx.Graph) -> list[fx.Node]:
-    """What a graph still writes to: buffers, in evaluation too."""
+    """Return the nodes that a graph still writes to. These are buffers, in evaluation too."""
     return [target for node in graph.nodes if (target := _target(node)) is not None]
 
 
 class _Rewriting:
-    """One pass over a graph, in order.
+    """One pass over a graph, in order. A tensor is represented by the node that made it.
 
-    A tensor is the node that made it. shows: for a view, what it shows. taken: what a view is taken from,
-    which for parts of a tensor is the list of them. same: for a node that gives a tensor back, that tensor.
-    now: the node that had a tensor's value last, where that is another one. writes: how often a tensor that
-    is no view was written to. read: for a view, after how many of these it was taken last. trace: from where
-    in the forward comes what is inserted.
+    shows: the tensor that a view shows.
+    taken: the node that a view is taken from. For the parts of a split it is the list of parts.
+    same: for a node that returns a given tensor, that tensor.
+    now: the node that has a tensor's latest value, if it is another node.
+    writes: the number of writes to a tensor that is no view.
+    read: for a view, the number of these writes when it was last taken.
+    trace: the place in the forward that inserted nodes belong to.
     """
 
     def __init__(self, graph: fx.Graph, buffers: Collection[str]) -> None:
@@ -99,7 +101,7 @@ class _Rewriting:
             self.graph.erase_node(node)
 
     def _source(self, node: fx.Node) -> fx.Node | None:
-        """What a view is taken from. A part is a view where the list of parts is one."""
+        """Return the node that a view is taken from. A part is a view if the list of parts is one."""
         if not _is_part(node):
             return _source(node)
         return _node(node.args[0]) if node.args[0] in self.shows else None
@@ -108,7 +110,7 @@ class _Rewriting:
         return self.same.get(node, node)
 
     def _by_now(self, node: fx.Node) -> fx.Node:
-        """The node that has a tensor's value; a view of what was written to since is taken again."""
+        """Return the node with a tensor's current value. A view is taken again if its base was written to."""
         tensor = self._tensor(node)
         if tensor in self.shows and self.read[tensor] != (writes := self.writes[self._chain(tensor)[-1]]):
             source = self._by_now(self.taken[tensor])
@@ -117,7 +119,7 @@ class _Rewriting:
         return self.now.get(tensor, tensor)
 
     def _chain(self, tensor: fx.Node) -> list[fx.Node]:
-        """A tensor, what it shows, what that shows, and so on."""
+        """Return a tensor, the tensor that it shows, and so on to the base."""
         chain = [tensor]
         while chain[-1] in self.shows:
             chain.append(self.shows[chain[-1]])
@@ -135,7 +137,7 @@ class _Rewriting:
         self.read |= dict.fromkeys(chain[:-1], self.writes[chain[-1]])
 
     def _as_written(self, node: fx.Node) -> fx.Node:
-        """The value that a write leaves behind, of the size and type that were there."""
+        """Return the value after a write, in the shape and dtype of the tensor that is written to."""
         before = _node(node.args[0])
         if node.target is aten.copy_.default:
             value = _node(node.args[1])
@@ -158,15 +160,15 @@ class _Rewriting:
 
 
 def _target(node: fx.Node) -> fx.Node | None:
-    """What a node writes to."""
+    """Return the node that a node writes to, or None. Raises NotFunctionalError."""
     if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
         return None
     arguments = node.target._schema.arguments
     given = {a.name: value for a, value in zip(arguments, node.args, strict=False)} | node.kwargs
-    found = [given[a.name] for a in arguments if a.alias_info and a.alias_info.is_write and a.name in given]
-    if len(found) != 1 or found[0] is not node.args[0]:
+    written = [given[a.name] for a in arguments if a.alias_info and a.alias_info.is_write and a.name in given]
+    if len(written) != 1 or written[0] is not node.args[0]:
         raise NotFunctionalError(f"`{node.target}` writes to more than its first argument")
-    return _node(found[0])
+    return _node(written[0])
 
 
 def _is_part(node: fx.Node) -> bool:
@@ -174,7 +176,10 @@ def _is_part(node: fx.Node) -> bool:
 
 
 def _source(node: fx.Node) -> fx.Node | None:
-    """What a view is taken from. An operator that may give a view gives one where the memory is the same."""
+    """Return the tensor that a view is taken from, or None.
+
+    An operator that may return a view returned one if the memory is the same.
+    """
     if not isinstance(node.target, OpOverload) or node.target._schema.is_mutable:
         return None
     first = next(iter(node.target._schema.arguments), None)
@@ -193,7 +198,7 @@ def _node(value: Any) -> fx.Node:
 
 
 def _value(node: fx.Node) -> Any:
-    """What a node computes, without numbers."""
+    """Return the result of a node, computed on fake tensors."""
     if _is_part(node):
         return _node(node.args[0]).meta["val"][node.args[1]]
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda argument: argument.meta["val"])
@@ -203,7 +208,7 @@ def _value(node: fx.Node) -> Any:
 
 
 def _restored(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
-    """The operator that gives what is shown, with a view's new value in it."""
+    """Return the call that puts a view's new value into the tensor that it shows."""
     if not _is_part(view):
         return put_back(view.target, view.args[1:], shown, value)
     parts = _node(view.args[0])
@@ -211,7 +216,7 @@ def _restored(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
 
 
 def without_write(target: OpOverload) -> Any:
-    """The operator that computes what a write would leave behind. Raises NoOperatorError."""
+    """Return the operator that computes the value after a write, without writing. Raises NoOperatorError."""
     if target is aten.zero_.default:
         return aten.zeros_like.default
     name = target._schema.name.removeprefix("aten::")
@@ -219,28 +224,32 @@ def without_write(target: OpOverload) -> Any:
     reshapes = torch.Tag.inplace_view in target.tags and target is not aten.detach_.default
     packets = [getattr(aten, known, None) for known in (plain, f"{plain}_functional")]
     others = (getattr(packet, overload) for packet in packets if packet for overload in packet.overloads())
-    found = next((other for other in others if _takes(other) == _takes(target)), None)
-    if found is None or plain == name or reshapes:
+    match = next((other for other in others if _takes(other) == _takes(target)), None)
+    if match is None or plain == name or reshapes:
         raise NoOperatorError(f"`{target}` has no operator without a write")
-    return found
+    return match
 
 
 def spelt_out(target: OpOverload, args: Sequence[object], kwargs: Collection[str]) -> tuple[object, ...]:
-    """Arguments by place, those that are left out too: the operator without a write may ask for them."""
+    """Return the positional arguments, with omitted ones filled in.
+
+    The operator without a write may require them.
+    """
     left_out = target._schema.arguments[len(args) :]
-    usual = takewhile(lambda one: not one.kwarg_only and one.name not in kwargs, left_out)
-    return (*args, *(one.default_value for one in usual))
+    defaults = takewhile(lambda one: not one.kwarg_only and one.name not in kwargs, left_out)
+    return (*args, *(one.default_value for one in defaults))
 
 
 def _takes(target: OpOverload) -> list[tuple[str, str]]:
-    """The names and types of what an operator takes."""
+    """Return the names and types of an operator's arguments."""
     return [(one.name, str(one.type)) for one in target._schema.arguments]
 
 
 def put_back(target: Any, rest: tuple[Any, ...], shown: object, value: object) -> Call:
-    """The operator that gives what is shown, with a new value of a view in it.
+    """Return the call that puts the new value of a view into the tensor that it shows.
 
-    target, rest: what takes the view, and its arguments behind the first. Raises NotFunctionalError.
+    target, rest: the operator that takes the view, and its arguments after the first. Raises
+    NotFunctionalError for an operator whose views cannot be put back.
     """
     if target is aten.slice.Tensor:
         whole = _shape(value) == _shape(shown)
@@ -264,7 +273,10 @@ def _shape(tensor: Any) -> list[str]:
 
 
 def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, value: object) -> Call:
-    """The same for one of the parts that a tensor is taken apart into; sizes: the parts as tensors."""
+    """Return the call that puts the new value of one part into the tensor that was split.
+
+    sizes: the parts as tensors. Raises NotFunctionalError.
+    """
     assert isinstance(target, OpOverload)
     args, kwargs = called
     given = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
@@ -280,7 +292,7 @@ def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, valu
 
 
 PARTS = frozenset({aten.chunk.default, aten.split.Tensor, aten.split.sizes, aten.split_with_sizes.default})
-"""Operators that take a tensor apart along an axis."""
+"""Operators that split a tensor along an axis."""
 
 IN_ORDER = frozenset(
     {

@@ -1,9 +1,8 @@
-"""Programs without regions: what a forward computes with gradients or autocast off stands in its place in the
-graph.
+"""Inlining of regions that a forward computes with gradients or autocast switched off.
 
-A region is a call of another graph. Where no gradients are recorded in it, what it gives is detached. That
-nothing is cast where nothing would be cast around it is no part of what it computes. A region that casts
-stays, with all that it holds: what its calls compute is not what they say.
+A region is a call of another graph. If it records no gradients, its results are detached. A region that
+disables autocast computes the same without that setting. A region that enables autocast stays whole, since
+its calls compute in other dtypes than they state.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ REGIONS: Mapping[object, int] = {
     torch.ops.higher_order.wrap_with_set_grad_enabled: 1,
     torch.ops.higher_order.wrap_with_autocast: 4,
 }
-"""What calls another graph, and where that stands among its arguments."""
+"""Operators that call another graph, with the position of that graph among their arguments."""
 
 ENABLED = 2
-"""Where the call of an autocast region says whether it casts."""
+"""Position of the argument of an autocast region that enables casts."""
 
 
 def inline_regions(module: fx.GraphModule) -> None:
-    """Put the calls of every region where it is called."""
+    """Inline the regions of a module, except those that cast."""
     for node in list(module.graph.nodes):
         casts = node.target is torch.ops.higher_order.wrap_with_autocast and node.args[ENABLED]
         if node.target in REGIONS and not casts:
@@ -38,12 +37,12 @@ def inline_regions(module: fx.GraphModule) -> None:
 
 
 def _inline(module: fx.GraphModule, node: fx.Node) -> None:
-    held, *operands = node.args[REGIONS[node.target] :]
-    assert isinstance(held, fx.Node)
-    region = module.get_submodule(str(held.target))
+    region_node, *operands = node.args[REGIONS[node.target] :]
+    assert isinstance(region_node, fx.Node)
+    region = module.get_submodule(str(region_node.target))
     assert isinstance(region, fx.GraphModule)
     inline_regions(region)
-    if any(one.target in REGIONS for one in region.graph.nodes):
+    if any(call.target in REGIONS for call in region.graph.nodes):
         return
     results = inlined(module.graph, node, region.graph, operands)
     if node.target is torch.ops.higher_order.wrap_with_set_grad_enabled and not node.args[0]:
@@ -52,37 +51,38 @@ def _inline(module: fx.GraphModule, node: fx.Node) -> None:
         part.replace_all_uses_with(results[part.args[1]])
         module.graph.erase_node(part)
     module.graph.erase_node(node)
-    if not held.users:
-        module.graph.erase_node(held)
-        module.delete_submodule(str(held.target))
+    if not region_node.users:
+        module.graph.erase_node(region_node)
+        module.delete_submodule(str(region_node.target))
 
 
 def _without_gradients(
     graph: fx.Graph, node: fx.Node, operands: Iterable[object], results: Sequence[Argument]
 ) -> Sequence[object]:
-    """What a region gives that records none: a training goes through none of it, if it went to there."""
-    given = [one for one in operands if isinstance(one, fx.Node)]
-    if not any(_is_trained(one) for one in walk(given, lambda one: one.all_input_nodes)):
+    """Return the results of a region that records no gradients, detached if gradients reach the region."""
+    nodes = [one for one in operands if isinstance(one, fx.Node)]
+    if not any(_is_trained(one) for one in walk(nodes, lambda one: one.all_input_nodes)):
         return results
-    made = []
+    detached = []
     with graph.inserting_before(node):
         for result in map(_itself, results):
-            value = result.meta["val"] if isinstance(result, fx.Node) and result not in given else None
+            value = result.meta["val"] if isinstance(result, fx.Node) and result not in nodes else None
             if isinstance(value, Tensor) and value.is_floating_point():
                 result = graph.call_function(torch.ops.aten.detach.default, (result,))
                 result.meta.update(node.meta, val=value)
-            made.append(result)
-    return made
+            detached.append(result)
+    return detached
 
 
 def _itself(result: Argument) -> Argument:
-    """Of what an operator hands back as it came (a conversion to the type that is there, dropout of an
-    evaluation) where it came from: that has its gradients, wherever it was handed back.
+    """Return the node that a result comes from, if operators only passed it on unchanged.
+
+    A conversion to the same dtype and dropout in evaluation do so. The origin keeps its gradients.
     """
     while isinstance(result, fx.Node) and isinstance(result.target, torch._ops.OpOverload):
         args, kwargs = fx.map_arg((result.args, result.kwargs), lambda one: one.meta["val"])
-        made = result.target(*args, **kwargs)
-        source = next((one for one in result.all_input_nodes if one.meta["val"] is made), None)
+        output = result.target(*args, **kwargs)
+        source = next((one for one in result.all_input_nodes if one.meta["val"] is output), None)
         if source is None:
             return result
         result = source
@@ -95,15 +95,15 @@ def _is_trained(node: fx.Node) -> bool:
 
 
 def inlined(graph: fx.Graph, node: fx.Node, inner: fx.Graph, operands: Iterable[Any]) -> Any:
-    """What another graph returns for these operands, its calls being copied in front of a node."""
+    """Copy the calls of another graph in front of a node, and return the results for these operands."""
     given, results = iter(operands), ()
-    made: dict[fx.Node, Any] = {}
+    copies: dict[fx.Node, Any] = {}
     with graph.inserting_before(node):
-        for one in inner.nodes:
-            if one.op == "placeholder":
-                made[one] = next(given)
-            elif one.op == "output":
-                results = fx.map_arg(one.args[0], made.__getitem__)
+        for inner_node in inner.nodes:
+            if inner_node.op == "placeholder":
+                copies[inner_node] = next(given)
+            elif inner_node.op == "output":
+                results = fx.map_arg(inner_node.args[0], copies.__getitem__)
             else:
-                made[one] = graph.node_copy(one, made.__getitem__)
+                copies[inner_node] = graph.node_copy(inner_node, copies.__getitem__)
     return results

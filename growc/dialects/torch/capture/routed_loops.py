@@ -1,10 +1,10 @@
-"""Loops over what data hit: `for number in counts.nonzero()` runs over all numbers that there can be.
+"""Data-dependent loops: `for number in counts.nonzero()` is unrolled over all possible numbers.
 
-A forward that skips the experts that no token chose is captured with all of them: one that none chose works
-on no rows. That this is the same is shown, and not assumed. Needs: a program with all numbers, and programs
-of the same forward with fewer. Where a number is not hit, `where` of what it counts gives nothing, and adding
-rows that are none does nothing: without that, the first program must be the other, operator by operator.
-Whatever else a loop does is refused by its place.
+A forward that skips experts without tokens is captured with all experts. An expert without tokens works on no
+rows. The two programs are shown to be equal, by a program with all numbers and programs of the same forward
+with fewer. For a number that is not hit, `where` on its counts is empty, and adding no rows changes nothing.
+Without such nodes the first program must equal the other, operator by operator. A loop that does anything
+else is refused, and the refusal names its place.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 ]
 
 Chosen = Callable[[int, int], bool]
-"""Whether loops run over a number, of so many that there can be."""
+"""Whether loops run over a number. Arguments: the number, and how many numbers are possible."""
 
 
 def every(_number: int, _most: int) -> bool:
-    """All numbers that there can be."""
+    """Choose all possible numbers."""
     return True
 
 
@@ -55,35 +55,38 @@ SOME: tuple[Chosen, ...] = (
     lambda _number, _most: False,
     lambda number, most: number == 1 or (number % 2 == 1 and number < most - 1),
 )
-"""None, and some without the first and mostly the last: what a loop counts, or does for these, shows."""
+"""Two choices: no number, and some without the first and mostly without the last.
+
+They reveal a loop that counts its rounds, or treats these numbers in a special way.
+"""
 
 LIBRARY: Any = torch.library.Library("growc", "DEF")
 LIBRARY.define("hits(Tensor numbers, int most) -> ()")
 LIBRARY.impl("hits", lambda numbers, most: None, "CompositeExplicitAutograd")
 HITS = torch.ops.growc.hits.default
-"""Says in a program that a loop ran over these numbers."""
+"""The node that marks in a program that a loop ran over these numbers."""
 has_side_effect(HITS)
 RAN = "growc.hits"
-"""Key of a program's `meta`: over how many numbers its loops ran, and where."""
+"""The key of a program's `meta` for its loops: how many numbers each ran over, and where it stands."""
 
 aten = torch.ops.aten
 FOUND = frozenset({aten.nonzero.default, aten.where.default})
-"""What tells where a tensor is not zero."""
+"""Operators that find the non-zero elements of a tensor."""
 COMPARED = frozenset({aten.gt.Scalar, aten.greater.Scalar, aten.ne.Scalar, aten.not_equal.Scalar})
-"""Comparisons: with zero they are false where a natural number is zero, and only there."""
+"""Comparisons that, against zero, are false exactly where a natural number is zero."""
 TOTALS = frozenset({aten.sum.dim_IntList, aten.any.dim, aten.any.dims, aten.amax.default})
-"""What is zero where all natural numbers along some axes are."""
+"""Reductions of natural numbers that are zero exactly where all numbers along the axes are zero."""
 MOVED = (SAME, VIEW, TURN, REPEAT)
-"""Laws of operators that give every element that they are given."""
+"""Traits of operators that keep every element of their input."""
 
 
 class NotIdleError(Exception):
-    """A loop that cannot be shown to do nothing for what no data hit."""
+    """A loop that cannot be shown to do nothing for numbers that are not hit."""
 
 
 @contextmanager
 def over(chosen: Chosen = every) -> Iterator[None]:
-    """Loops over numbers that data decide run over the chosen ones of all that there can be."""
+    """Let data-dependent loops run over the chosen ones of all possible numbers."""
     usual: Any = Tensor.__iter__
     plain: Any = Tensor.__format__
 
@@ -105,22 +108,22 @@ def over(chosen: Chosen = every) -> Iterator[None]:
 
 
 def unrolls(program: ExportedProgram) -> bool:
-    """Whether a loop over what data hit runs over all numbers in it."""
+    """Whether a program has an unrolled data-dependent loop."""
     return any(node.target is HITS for node in program.graph.nodes)
 
 
 def require_idle(whole: ExportedProgram, part: ExportedProgram, chosen: Chosen) -> None:
-    """Check that one program is the other where data hit only the chosen numbers.
+    """Check that two programs are equal if data hit only the chosen numbers.
 
-    Raises NotIdleError with the place in the forward that differs.
+    Raises NotIdleError with the place in the forward where they differ.
     """
-    graph, copied = fx.Graph(), dict[fx.Node, fx.Node]()
-    graph.output(graph.graph_copy(whole.graph, copied))
+    graph, copies = fx.Graph(), dict[fx.Node, fx.Node]()
+    graph.output(graph.graph_copy(whole.graph, copies))
     stored = _stored(whole)
-    ours_stored = {made: stored[node] for node, made in copied.items() if node in stored}
+    ours_stored = {copy: stored[node] for node, copy in copies.items() if node in stored}
     _leave_out(graph, ours_stored, chosen)
-    for one in (graph, part.graph):
-        one.eliminate_dead_code(_stays)
+    for program_graph in (graph, part.graph):
+        program_graph.eliminate_dead_code(_stays)
     twins: dict[fx.Node, Any] = dict(ours_stored)
     theirs_stored: dict[fx.Node, Any] = dict(_stored(part))
     for ours, theirs in zip_longest(_calls(graph), _calls(part.graph)):
@@ -131,29 +134,29 @@ def require_idle(whole: ExportedProgram, part: ExportedProgram, chosen: Chosen) 
 
 
 def forget(program: ExportedProgram) -> None:
-    """Drop what says that loops ran; `taken` tells it from then on."""
-    ran = [node for node in program.graph.nodes if node.target is HITS]
-    program.graph_module.meta[RAN] = tuple(dict.fromkeys((node.args[1], _place(node)) for node in ran))
-    for node in ran:
+    """Remove the marks of loops from a program. `taken` and `looped` report them from then on."""
+    marks = [node for node in program.graph.nodes if node.target is HITS]
+    program.graph_module.meta[RAN] = tuple(dict.fromkeys((node.args[1], _place(node)) for node in marks))
+    for node in marks:
         program.graph.erase_node(node)
     program.graph.eliminate_dead_code()
     program.graph_module.recompile()
 
 
 def taken(program: ExportedProgram) -> tuple[str, ...]:
-    """What a reader of a plan should know of loops that run over all numbers."""
-    ran = program.graph_module.meta.get(RAN, ())
-    said = "a loop over what is not zero runs over all of {}{}: the others do nothing"
-    return tuple(said.format(*one) for one in ran)
+    """Return the notes of a plan on loops that run over all numbers."""
+    loops = program.graph_module.meta.get(RAN, ())
+    note = "a loop over what is not zero runs over all of {}{}: the others do nothing"
+    return tuple(note.format(*loop) for loop in loops)
 
 
 def looped(program: ExportedProgram) -> frozenset[int]:
-    """Over how many numbers its loops ran."""
+    """Return how many numbers the loops of a program ran over."""
     return frozenset(most for most, _ in program.graph_module.meta.get(RAN, ()))
 
 
 def _most(tensor: Tensor) -> int | None:
-    """How many numbers there can be, of a tensor that lists them; None for what is no such list."""
+    """Return how many numbers are possible in a data-dependent list, or None for any other tensor."""
     if not isinstance(tensor, FakeTensor) or tensor.dtype is not torch.int64 or tensor.ndim not in (1, 2):
         return None
     length = tensor.shape[0]
@@ -167,60 +170,63 @@ def _most(tensor: Tensor) -> int | None:
 
 
 MANY = 1 << 16
-"""Of so many there is no loop: torch says it of those that have no known number."""
+"""The bound from which a length counts as unknown. torch gives such bounds to lengths without a known limit.
+"""
 
 
-# ---------------------------------------------------------------------------------- what is not hit
+# ---------------------------------------------------------------------------------- numbers that are not hit
 
 
 def _leave_out(graph: fx.Graph, stored: Mapping[fx.Node, Stored], chosen: Chosen) -> None:
-    """Take out what changes the elements that the numbers that are not hit would choose."""
+    """Remove the writes to elements that belong to numbers that are not hit."""
     counts = [(node.args[1], *_counted(node)) for node in graph.nodes if node.target is HITS]
     empty: set[str] = set()
     for node in graph.nodes:
         if node.target in FOUND and (row := _row(node.args[0], stored)) is not None:
-            *of, number = row
-            if any(of == counted and not chosen(number, most) for most, *counted in counts):
+            *source, number = row
+            if any(source == counted and not chosen(number, most) for most, *counted in counts):
                 empty.add(_length(node))
-    for node in [node for node in graph.nodes if _has(node, WRITE)]:  # what is empty is written nowhere
-        beside = [one.meta["val"] for one in node.all_input_nodes if one is not node.args[0]]
-        if any(str(size) in empty for one in beside for size in getattr(one, "shape", ())):
+    for node in [
+        node for node in graph.nodes if _has(node, WRITE)
+    ]:  # writing an empty tensor changes nothing
+        values = [one.meta["val"] for one in node.all_input_nodes if one is not node.args[0]]
+        if any(str(size) in empty for one in values for size in getattr(one, "shape", ())):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
 
 
 def _length(found: fx.Node) -> str:
-    made = found.meta["val"]
-    return str((made[0] if isinstance(made, (list, tuple)) else made).shape[0])
+    value = found.meta["val"]
+    return str((value[0] if isinstance(value, (list, tuple)) else value).shape[0])
 
 
 def _counted(hits: Any) -> tuple[fx.Node, int]:
-    """What a loop counts the elements of that are not zero, and along which axis. Raises NotIdleError."""
-    found = _listed(hits.args[0])
-    if found.target is not aten.nonzero.default:
+    """Return the tensor whose non-zero elements a loop runs over, and the axis. Raises NotIdleError."""
+    nonzero = _listed(hits.args[0])
+    if nonzero.target is not aten.nonzero.default:
         raise NotIdleError(f"its loop runs over numbers that data decide{_place(hits)}")
-    node, axis = _compared(found.args[0]), 0
+    node, axis = _compared(nonzero.args[0]), 0
     while node.target in TOTALS:
-        whole, dims, *kept = node.args
+        whole, dims, *keepdim = node.args
         wide = node.meta["val"].dtype in (torch.bool, torch.int64)
-        if kept or node.kwargs.get("keepdim") or not wide or not _natural(whole):
-            raise NotIdleError(f"its loop runs over totals that may be zero of what is not{_place(found)}")
+        if keepdim or node.kwargs.get("keepdim") or not wide or not _natural(whole):
+            raise NotIdleError(f"its loop runs over totals that may be zero of what is not{_place(nonzero)}")
         rank = whole.meta["val"].ndim
-        gone = {dim % rank for dim in (dims if isinstance(dims, (list, tuple)) else [dims])}
-        axis = [k for k in range(rank) if k not in gone][axis]
+        reduced = {dim % rank for dim in (dims if isinstance(dims, (list, tuple)) else [dims])}
+        axis = [k for k in range(rank) if k not in reduced][axis]
         node = _compared(whole)
     return node, axis
 
 
 def _compared(node: Any) -> Any:
-    """What is zero where a comparison with zero is false."""
+    """Return the tensor that is zero where a comparison with zero is false."""
     while node.target in COMPARED and node.args[1] == 0 and _natural(node.args[0]):
         node = node.args[0]
     return node
 
 
 def _natural(node: Any) -> bool:
-    """Whether no element is below zero, or no number."""
+    """Whether all elements, or a plain number, are at least zero."""
     if not isinstance(node, fx.Node) or not isinstance(node.meta.get("val"), Tensor):
         return isinstance(node, int) and node >= 0
     dtype = node.meta["val"].dtype
@@ -230,14 +236,14 @@ def _natural(node: Any) -> bool:
         return False
     if node.target is aten.mul.Tensor:
         return all(_natural(one) for one in node.args[:2])
-    kept = _has(node, *MOVED, TAKE) or node.target in TOTALS or node.target is aten.cumsum.default
-    return kept and _natural(node.args[0])
+    passes_elements = _has(node, *MOVED, TAKE) or node.target in TOTALS or node.target is aten.cumsum.default
+    return passes_elements and _natural(node.args[0])
 
 
 def _row(node: Any, stored: Mapping[fx.Node, Stored]) -> tuple[fx.Node, int, int] | None:
-    """Of what a tensor has the elements, along which axis they have one number, and that number.
+    """Return the source of a tensor that has the elements at one number of an axis, the axis and the number.
 
-    What compares them with zero is zero where they are.
+    A comparison of these elements with zero counts as the elements, since it is zero where they are.
     """
     while _has(node, *MOVED) or (node.target in COMPARED and node.args[1] == 0):
         node = node.args[0]
@@ -245,30 +251,30 @@ def _row(node: Any, stored: Mapping[fx.Node, Stored]) -> tuple[fx.Node, int, int
         source, dim, number = node.args
         return source, dim % source.meta["val"].ndim, number
     if node.target is aten.index.Tensor:
-        given = [(axis, one) for axis, one in enumerate(node.args[1]) if one is not None]
-        value = _known(given[0][1], stored) if len(given) == 1 else None
-        return None if value is None else (node.args[0], given[0][0], value)
+        indices = [(axis, index) for axis, index in enumerate(node.args[1]) if index is not None]
+        value = _known(indices[0][1], stored) if len(indices) == 1 else None
+        return None if value is None else (node.args[0], indices[0][0], value)
     return None
 
 
 def _known(node: fx.Node, stored: Mapping[fx.Node, Stored]) -> int | None:
-    """The one number that a tensor of one element has."""
+    """Return the number that a tensor of one element holds, or None if it is unknown."""
     if any(size != 1 for size in node.meta["val"].shape):
         return None
-    held = stored.get(_listed(node))
-    numbers = held.numbers if held is not None else None
+    identity = stored.get(_listed(node))
+    numbers = identity.numbers if identity is not None else None
     return None if numbers is None or len(numbers) != 1 else int(numbers[0])
 
 
 def _listed(node: Any) -> Any:
-    """What has the numbers of a list, in their order."""
+    """Return the node that a list of numbers comes from, with the same numbers in the same order."""
     while _has(node, SAME, VIEW) or node.target is aten.select.int:
         node = node.args[0]
     return node
 
 
 def _has(node: fx.Node, *traits: Trait) -> bool:
-    """Whether one of these laws holds of what a call gives."""
+    """Whether the operator of a call has one of these traits."""
     return node.op == "call_function" and TRAITS.get(key_of(node.target)) in traits
 
 
@@ -277,7 +283,7 @@ def _has(node: fx.Node, *traits: Trait) -> bool:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a placeholder is: an input or tensor of the module by name, or numbers that its forward has."""
+    """The identity of a placeholder: the name of an input or tensor, or the numbers of a constant."""
 
     kind: InputKind
     name: str
@@ -285,8 +291,8 @@ class Stored:
 
 
 def _stored(program: ExportedProgram) -> dict[fx.Node, Stored]:
-    """The placeholders of a program, whatever they are called in it."""
-    found: dict[fx.Node, Stored] = {}
+    """Return the identities of a program's placeholders, independent of their names in it."""
+    identities: dict[fx.Node, Stored] = {}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     for node in program.graph.nodes:
         if node.op != "placeholder":
@@ -297,14 +303,14 @@ def _stored(program: ExportedProgram) -> dict[fx.Node, Stored]:
         value = value.constant if isinstance(value, FakeTensor) else value
         if isinstance(value, Tensor) and not value.is_meta:
             kind = f"{value.dtype} {tuple(value.shape)}"
-            found[node] = Stored(spec.kind, kind, tuple(value.flatten().tolist()))
+            identities[node] = Stored(spec.kind, kind, tuple(value.flatten().tolist()))
         else:
-            found[node] = Stored(spec.kind, name)
-    return found
+            identities[node] = Stored(spec.kind, name)
+    return identities
 
 
 def _stays(node: fx.Node) -> bool:
-    """Whether a call that nothing reads matters: torch thinks so of all that could draw numbers."""
+    """Whether an unread call matters. torch would also keep all calls that could draw random numbers."""
     writes = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
     return node.op in ("placeholder", "output") or node.target is HITS or writes
 
@@ -314,13 +320,13 @@ def _calls(graph: fx.Graph) -> list[fx.Node]:
 
 
 def _said(node: fx.Node, names: Mapping[fx.Node, Any]) -> str:
-    """A call with its operands; `names`: what is called otherwise."""
-    given = fx.map_arg((node.args, node.kwargs), lambda one: names.get(one, one))
-    return f"{node.op} {node.target} {given!r}"
+    """Return a call with its operands as text. `names` holds replacements for nodes."""
+    operands = fx.map_arg((node.args, node.kwargs), lambda one: names.get(one, one))
+    return f"{node.op} {node.target} {operands!r}"
 
 
 def _place(node: fx.Node | None) -> str:
-    """Where in the forward a call stands."""
+    """Return the place of a call in the forward, as a suffix of a message."""
     trace = str(node.meta.get("stack_trace", "")) if node is not None else ""
-    found = re.findall(r'File "(.+?)", line (\d+), in (\w+)', trace)
-    return f", at {Path(found[-1][0]).name}:{found[-1][1]} (`{found[-1][2]}`)" if found else ""
+    places = re.findall(r'File "(.+?)", line (\d+), in (\w+)', trace)
+    return f", at {Path(places[-1][0]).name}:{places[-1][1]} (`{places[-1][2]}`)" if places else ""

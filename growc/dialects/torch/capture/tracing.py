@@ -1,4 +1,4 @@
-"""torch.export of a module, with as many sizes left open as torch allows."""
+"""Tracing of a module by torch.export, with as many dynamic sizes as torch allows."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ from growc.errors.diagnostic import Attempt, GrowError
 __all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
 
 Axes = Mapping[str, Mapping[int, str]]
-"""For each input, what its axes of any size are called: the batch, the sequence."""
+"""For each input, the names of its axes of any size, such as batch and sequence."""
 FINAL = (NoOperatorError, NotIdleError)
-"""Found in a program that was traced: another way to trace it does not help."""
+"""Errors found in a traced program. Another way of tracing does not avoid them."""
 
 
 def by_name(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs in the order in which a program takes them."""
+    """Return the inputs by name, in the order in which a program takes them."""
     return inspect.signature(module.forward).bind_partial(*args).arguments | dict(kwargs)
 
 
 def free_axes(inputs: Mapping[str, Any]) -> Axes:
-    """The axes that have any size, and what they are called.
+    """Return the axes that have any size, with their names.
 
-    Rows are first, in what stands in lists and mappings too. Second stands the sequence of token numbers, of
-    masks, and of vectors.
+    The first axis holds the rows, also for tensors in lists and mappings. The second axis of token ids, of
+    masks and of vectors is the sequence.
     """
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor) and value.ndim}
     several = [name for name, value in inputs.items() if not isinstance(value, Tensor) and tree_leaves(value)]
@@ -75,25 +75,25 @@ def trace(
     fakes: Fakes | None = None,
     deciding: bool = False,
 ) -> tuple[ExportedProgram, frozenset[str]]:
-    """The cleaned program, by torch.export, or of what torch.fx traces, which sees tensors alone; and the
-    names of the arguments whose values it is for.
+    """Return the cleaned program and the names of the arguments whose values it is specialised to.
 
-    A forward of fake tensors that decides by values is told those of buffers, if it writes to none of them,
-    and, where they are `deciding`, those of arguments of few whole numbers (the sizes of pictures), of as few
-    of them as it works with.
-    torch.export refuses a forward that keeps tensors in attributes; torch.fx leaves such things out. Raises
-    GrowError (G317) with torch's reason where none of this succeeds.
+    The module is traced by torch.export. If a forward on fake tensors decides by values, it gets the values
+    of small buffers, provided that it writes to none of them. With `deciding` it also gets the values of
+    arguments of few whole numbers, such as sizes of pictures; as few arguments as it works with get them. If
+    torch.export still fails, it gets the module as torch.fx traces it. torch.export refuses a forward that
+    keeps tensors in attributes, whereas torch.fx sees tensors alone and leaves such writes out. Raises
+    GrowError (G317) with torch's first reason if every way fails.
     """
     with Attempt() as attempt, _naming(module, kwargs):
         return _freest(module, args, kwargs, axes), frozenset()
     assert attempt.error is not None
     if fakes is not None and asks_data(attempt.error):
-        told = partial(_told, module, args, kwargs, axes, fakes)
-        given = by_name(module, args, kwargs) if deciding else {}
-        names = [name for name, one in given.items() if fakes.tells(one)]
-        for some in ([], names) if names else ([],):
-            if (program := told(some)) is not None:
-                return _fewest(program, some, told)
+        specialise = partial(_told, module, args, kwargs, axes, fakes)
+        inputs = by_name(module, args, kwargs) if deciding else {}
+        names = [name for name, one in inputs.items() if fakes.tells(one)]
+        for chosen in ([], names) if names else ([],):
+            if (program := specialise(chosen)) is not None:
+                return _fewest(program, chosen, specialise)
     if not isinstance(attempt.error, FINAL):
         with suppress(Exception):  # the first reason is the one that helps
             return _freest(fx.symbolic_trace(module), args, kwargs, axes), frozenset()
@@ -108,10 +108,10 @@ def _told(
     fakes: Fakes,
     names: Sequence[str],
 ) -> ExportedProgram | None:
-    """The program for the values of small buffers, and of the arguments of these names."""
-    given = by_name(module, args, kwargs)
-    free = {name: one for name, one in axes.items() if name not in names}
-    with Attempt(), _naming(module, kwargs), fakes.valued([given[name] for name in names]):
+    """Return the program specialised to the values of small buffers and of the named arguments, or None."""
+    inputs = by_name(module, args, kwargs)
+    free = {name: input_axes for name, input_axes in axes.items() if name not in names}
+    with Attempt(), _naming(module, kwargs), fakes.valued([inputs[name] for name in names]):
         program = _freest(module, args, kwargs, free)
         written = program.graph_signature.buffers_to_mutate.values()
         if all(module.get_buffer(name).numel() > SMALL for name in written):
@@ -122,21 +122,24 @@ def _told(
 def _fewest(
     program: ExportedProgram, names: Sequence[str], told: Callable[[Sequence[str]], ExportedProgram | None]
 ) -> tuple[ExportedProgram, frozenset[str]]:
-    """The program for the values of as few arguments as it can be had for."""
-    left = list(names)
+    """Return the program specialised to the values of as few arguments as possible, with their names."""
+    needed = list(names)
     for name in names:
-        fewer = [one for one in left if one != name]
-        if fewer and (other := told(fewer)) is not None:
-            program, left = other, fewer
-    return program, frozenset(left)
+        fewer = [one for one in needed if one != name]
+        if fewer and (narrower := told(fewer)) is not None:
+            program, needed = narrower, fewer
+    return program, frozenset(needed)
 
 
 @contextmanager
 def _naming(module: nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
-    """A forward that names all of these arguments: torch.export loses the sizes of those that it hands on."""
+    """Give the module a forward that names all these arguments.
+
+    torch.export loses the sizes of arguments that a forward takes as `**kwargs`.
+    """
     forward = module.forward
-    named = inspect.signature(forward)
-    kinds = {name: one for name, one in named.parameters.items() if one.kind is not one.VAR_KEYWORD}
+    signature = inspect.signature(forward)
+    kinds = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
     if not set(kwargs) - set(kinds):
         yield
         return
@@ -145,32 +148,32 @@ def _naming(module: nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
     def all_named(*given: Any, **others: Any) -> Any:
         return forward(*given, **others)
 
-    all_named.__signature__ = named.replace(parameters=list(kinds.values()))  # type: ignore[attr-defined]
-    own = "forward" in vars(module)
+    all_named.__signature__ = signature.replace(parameters=list(kinds.values()))  # type: ignore[attr-defined]
+    had_own_forward = "forward" in vars(module)
     module.forward = all_named
     try:
         yield
     finally:
-        if own:
+        if had_own_forward:
             module.forward = forward
         else:
             del module.forward
 
 
 def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
-    """The program with as many free axes as torch allows."""
+    """Return the program with as many free axes as torch allows."""
     only_rows = {name: {0: free[0]} for name, free in axes.items() if 0 in free}
     tries = [(args, kwargs, free) for free in (axes, only_rows, {})]
-    if _is_one_row(by_name(module, args, kwargs), axes):  # torch takes a size of one for a constant
+    if _is_one_row(by_name(module, args, kwargs), axes):  # torch treats a size of one as a constant
         tries.insert(0, (*tree_map_only(Tensor, _two_rows, (args, kwargs)), axes))
     reason: Exception | None = None
-    for given, named, free in tries:
+    for positional, keywords, free in tries:
         with Attempt() as attempt:
-            shapes = _dynamic(module, given, named, free)
-            program = _program(module, given, named, shapes)
+            shapes = _dynamic(module, positional, keywords, free)
+            program = _program(module, positional, keywords, shapes)
             if unrolls(program):
                 for chosen in SOME:
-                    require_idle(program, _program(module, given, named, shapes, chosen), chosen)
+                    require_idle(program, _program(module, positional, keywords, shapes, chosen), chosen)
                 forget(program)
             return program
         if isinstance(attempt.error, FINAL):
@@ -183,9 +186,9 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
 def _program(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, chosen: Chosen = every
 ) -> ExportedProgram:
-    """The cleaned program whose loops over what data hit run over the chosen numbers."""
-    said = redirect_stderr(StringIO())  # where it prints the graph when it fails
-    with asserted(), over(chosen), said, torch.enable_grad():  # regions without them show
+    """Return the cleaned program whose data-dependent loops run over the chosen numbers."""
+    silenced = redirect_stderr(StringIO())  # torch prints the graph there on failure
+    with asserted(), over(chosen), silenced, torch.enable_grad():  # so that regions without gradients show
         program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
     clean(program)
     return program
@@ -201,7 +204,7 @@ def _two_rows(tensor: Tensor) -> Tensor:
 
 
 def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> Any:
-    """The axes as torch.export wants them: a structure like the arguments'."""
+    """Return the axes in the form of torch.export: a structure like that of the arguments."""
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
 
     def of(given: Any, free: Mapping[int, str]) -> Any:
@@ -225,14 +228,14 @@ def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], a
 
 
 def placeholder_values(program: ExportedProgram) -> dict[str, Any]:
-    """What stands for each placeholder of a program, without data, by its name."""
+    """Return the fake value of each placeholder of a program, by name."""
     return {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
 
 
 def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], axes: Axes) -> dict[str, str]:
-    """The names of symbols, by where they stand in the inputs, which are given in the program's order.
+    """Return the names of symbols, by their place in the inputs. The inputs are in the program's order.
 
-    Rows of another number than those of the inputs before have a name of their own.
+    An axis whose size differs from that of an earlier axis of the same name gets a separate name.
     """
     names: dict[str, str] = {}
     sizes: dict[str, int | None] = {}
@@ -242,9 +245,9 @@ def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], a
     for name, spec in zip(leaves, specs, strict=True):
         value = values[spec.arg.name]
         if isinstance(value, Tensor):
-            for axis, called in axes.get(name, {}).items() if value.ndim else ():
+            for axis, axis_name in axes.get(name, {}).items() if value.ndim else ():
                 size = value.shape[axis]
                 if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and str(size) not in names:
-                    alike = sizes.setdefault(called, size.node.hint) == size.node.hint
-                    names[str(size)] = called if alike else f"{called}_of_{name}"
+                    same_size = sizes.setdefault(axis_name, size.node.hint) == size.node.hint
+                    names[str(size)] = axis_name if same_size else f"{axis_name}_of_{name}"
     return names

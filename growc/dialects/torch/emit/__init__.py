@@ -1,1 +1,1 @@
-"""From a plan to a module of `torch.fx` graphs that trains."""
+"""Emission of a plan as a trainable module of `torch.fx` graphs."""

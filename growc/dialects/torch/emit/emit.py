@@ -1,7 +1,7 @@
-"""From a finished compilation of a module to the module that it becomes.
+"""Emission of a compiled module as the resulting module.
 
-The lowered model is rewritten as a file would be (growc.dialects.onnx.emit), and every call of the source's
-graph is read off it again.
+The lowered model is rewritten in the same way as a file (growc.dialects.onnx.emit). The calls of the source's
+graph are then derived from the rewritten model.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from growc.passes import compilation
 
 
 def planned_graph(c: compilation.Result, outline: Callable[[str], Tensor]) -> GrownModule:
-    """The result's graph for evaluation, with all that is stored on meta, in its new sizes.
+    """Return the result's graph for evaluation, with stored tensors on meta in their new sizes.
 
-    What no checkpoint holds has its values. outline: of the source, a stored tensor on meta.
+    Tensors that no checkpoint holds have values. outline: returns a stored tensor of the source on meta.
     """
     holdings = replace(Holdings.of(c), read=outline)
     return emit(c, holdings, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
 
 
 def grown_module(c: compilation.Result, training: Captured | GrowError | None = None) -> GrownModule:
-    """The result with the weights of its plan, each computed once.
+    """Return the result with the weights of its plan, each computed once.
 
-    `training`: the source as it was captured in training, or why it could not be.
+    training: the source as captured in training mode, or the error of that capture.
     """
     return emit(c, Holdings.of(c), computed, training)
 
@@ -57,7 +57,10 @@ def emit(
     tensor: Callable[[ir.Value], Tensor],
     training: Captured | GrowError | None = None,
 ) -> GrownModule:
-    """The result; `tensor` makes a stored one. What was captured stays as it is. Raises GrowError (G308)."""
+    """Return the result. `tensor` makes a stored tensor. Captured graphs are left as they were.
+
+    Raises GrowError (G308).
+    """
     try:
         return _emitted(c, holdings, tensor, training)
     finally:
@@ -74,8 +77,8 @@ def _emitted(
 ) -> GrownModule:
     captured = torch_model(c).captured
     _require_pure(captured)
-    own, there = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
-    model, places = own.source, _places(c, own, there)
+    rewritten, clone = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
+    model, places = rewritten.source, _places(c, rewritten, clone)
     call_repeats(model.graph, captured.program.graph)
     rebuilding = Rebuilding(captured, model, placeholders(captured), places)
     calls = rebuilding.all()
@@ -87,13 +90,13 @@ def _emitted(
         if isinstance(training, GrowError):
             raise training
         if training is not None:
-            graphs[True], more = _trained(captured, training, rebuilding, outputs, results, holdings)
-            used += [value for value in more if value not in used]
+            graphs[True], training_used = _trained(captured, training, rebuilding, outputs, results, holdings)
+            used += [value for value in training_used if value not in used]
     except GrowError as error:
         missing = reason_of(error)
-    held, returns = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
-    descent = Descent.of(c, model, [model.graph.outputs[k].name or "" for k in returns])
-    return GrownModule(held, graphs, spec, descent, missing)
+    tensors, returned = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
+    descent = Descent.of(c, model, [model.graph.outputs[k].name or "" for k in returned])
+    return GrownModule(tensors, graphs, spec, descent, missing)
 
 
 def _require_pure(captured: Captured) -> None:
@@ -105,15 +108,18 @@ def _require_pure(captured: Captured) -> None:
 def _results(
     c: compilation.Result, captured: Captured, model: ir.Model, places: Mapping[ir.Node, tuple[int, int]]
 ) -> tuple[TreeSpec, list[Result]]:
-    """What forward returns by now. Raises GrowError (G308) where it cannot have this structure."""
-    found = []
+    """Return the structure and the results of forward.
+
+    Raises GrowError (G308) if the structure cannot hold the results.
+    """
+    results = []
     for output, value in enumerate(model.graph.outputs):
         node, _ = maker_of(value)
         layer = places.get(node)
         source = None if layer is None else (layer[0], c.layers.runs[layer[0]].history.order[layer[1]])
-        found.append(Result(node.meta[OUTPUT], output, layer, source))
-    constants = {k: given for k, given in enumerate(captured.returned) if not is_tensor(given)}
-    return arranged(captured.program.call_spec.out_spec, with_constants(found, constants))
+        results.append(Result(node.meta[OUTPUT], output, layer, source))
+    constants = {k: value for k, value in enumerate(captured.returned) if not is_tensor(value)}
+    return arranged(captured.program.call_spec.out_spec, with_constants(results, constants))
 
 
 def _trained(
@@ -124,42 +130,44 @@ def _trained(
     results: list[Result],
     holdings: Holdings,
 ) -> tuple[fx.Graph, list[ir.Value]]:
-    """The graph for training, and the stored tensors that it reads. Raises GrowError (G320)."""
-    theirs, ours = captured.returned, training.returned
-    if [is_tensor(given) for given in theirs] != [is_tensor(given) for given in ours]:
+    """Return the graph for training and the stored tensors that it reads. Raises GrowError (G320)."""
+    evaluated_returns, trained_returns = captured.returned, training.returned
+    if [is_tensor(given) for given in evaluated_returns] != [is_tensor(given) for given in trained_returns]:
         raise no_training("it returns other things in training")
     numbers = {one.output: one.number for one in results}
-    given = [(ours[numbers[k]], theirs[numbers[k]], made) for k, made in enumerate(outputs)]
+    given = [
+        (trained_returns[numbers[k]], evaluated_returns[numbers[k]], made) for k, made in enumerate(outputs)
+    ]
     modes = Training(training.program.graph, placeholders(training), rebuilding)
     calls, trained = modes.calls(given)
     return write(training, rebuilding.model, calls, trained, results, holdings, modes.trained)
 
 
 def reason_of(error: GrowError) -> str:
-    """Why something could not be done, in one line."""
+    """Return the reason of an error in one line."""
     first = error.diagnostics[0]
     return ": ".join([first.message, *first.notes[:1]])
 
 
 def _places(c: compilation.Result, own: IrModel, there: Clone) -> dict[ir.Node, tuple[int, int]]:
-    """The layer that each node stands in, by run and position; fused nodes stand where their parts do."""
-    found = {there.node_of(node): place for node, place in c.layers.home.items()}
+    """Return the layer of each node, by run and position. A fused node has the layer of its parts."""
+    layers = {there.node_of(node): place for node, place in c.layers.home.items()}
     for fused in own.fused:
-        inside = [found[part] for part in fused.lowering.made if part in found]
-        if inside:
-            found[fused.node] = inside[0]
-    return found
+        part_layers = [layers[part] for part in fused.lowering.made if part in layers]
+        if part_layers:
+            layers[fused.node] = part_layers[0]
+    return layers
 
 
 def placeholders(captured: Captured) -> dict[str, fx.Node]:
-    """The placeholders of the program, by the names of inputs and stored tensors."""
+    """Return the placeholders of the program by the names of inputs and stored tensors."""
     nodes = {node.name: node for node in captured.program.graph.nodes if node.op == "placeholder"}
-    found: dict[str, fx.Node] = {}
+    by_name: dict[str, fx.Node] = {}
     for spec in captured.program.graph_signature.input_specs:
         name = spec.arg.name if spec.kind is InputKind.USER_INPUT else stored_name(captured, str(spec.target))
-        if name not in found or not found[name].users:
-            found[name] = nodes[spec.arg.name]
-    return found
+        if name not in by_name or not by_name[name].users:
+            by_name[name] = nodes[spec.arg.name]
+    return by_name
 
 
 def _sizes(value: ir.Value) -> list[int]:

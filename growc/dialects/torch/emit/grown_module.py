@@ -1,7 +1,7 @@
-"""Modules that growc makes: one set of tensors, and a graph of torch.fx for each mode.
+"""Modules that growc makes: one set of tensors, and a torch.fx graph for each mode.
 
-They are no GraphModules: torch.export runs the graphs of those itself, on arguments in whatever order, and
-what they return loses its form.
+They are not GraphModules. torch.export runs the graphs of a GraphModule itself, without keeping the order of
+arguments, and the returned values lose their structure.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ MODES = {False: "evaluation", True: "training"}
 
 @dataclass
 class Tensors:
-    """What a module holds. `parameters` and `buffers` by every name that they have: ties are one tensor.
+    """The tensors of a module. `parameters` and `buffers` list every name; tied names share one tensor.
 
-    passing: buffers that no state dict holds. order: all names, as modules are to stand. origins: of each the
-    tensor of the source that it comes from.
+    passing: buffers that no state dict holds. order: all names in the order of their modules. origins: for
+    each name the tensor of the source that it comes from.
     """
 
     parameters: dict[str, nn.Parameter] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Tensors:
     origins: dict[str, str] = field(default_factory=dict)
 
     def place(self, module: nn.Module) -> None:
-        """Give a module these tensors, in modules by the parts of their names."""
+        """Register these tensors in a module, in submodules by the parts of their names."""
         for name in self.order:
             _owner(module, name)
         for name, parameter in self.parameters.items():
@@ -60,7 +60,7 @@ class Tensors:
 
     @staticmethod
     def of(module: nn.Module) -> Tensors:
-        """The tensors of a module by now."""
+        """Return the current tensors of a module."""
         stored = module.state_dict(keep_vars=True)
         buffers = dict(module.named_buffers(remove_duplicate=False))
         parameters = dict(module.named_parameters(remove_duplicate=False))
@@ -77,11 +77,11 @@ def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:
 
 
 class GrownModule(nn.Module):
-    """A trainable module: what a plan makes of another one.
+    """A trainable module: the result of a plan on another module.
 
-    `train` and `eval` choose the graph; `lineage`, `plan` and `verification` say how it came to be. It can be
-    pickled and copied, and ties stay. It is called as its source is; what is no tensor has the value that it
-    was captured with. New layers may have inputs of their own, which are given by name.
+    `train` and `eval` choose the graph. `lineage`, `plan` and `verification` record how it was made. It can
+    be pickled and copied, and ties stay. It is called like its source. Arguments that are no tensors have the
+    value that they were captured with. New layers may have inputs of their own, which are given by name.
     """
 
     def __init__(
@@ -102,12 +102,12 @@ class GrownModule(nn.Module):
         self.verification: Any = None
         self.device: torch.device | None = None
         self.training = False
-        self.forward = self._forward()  # by its name in the module, so that it has a signature of its own
+        self.forward = self._forward()  # an attribute of the instance, so that it has its own signature
         self.follow()
         self.recompile()
 
     def train(self, mode: bool = True) -> GrownModule:
-        """Choose the graph of a mode. Raises GrowError (G320) where there is none."""
+        """Choose the graph of a mode. Raises GrowError (G320) if there is none."""
         if mode not in self.graphs:
             message = f"this module has no graph for {MODES[mode]}"
             raise GrowError(Diagnostic("G320", message, notes=(self.missing,) if self.missing else ()))
@@ -117,19 +117,19 @@ class GrownModule(nn.Module):
 
     @property
     def graph(self) -> fx.Graph:
-        """The graph of the mode that it is in."""
+        """The graph of the current mode."""
         return self.graphs[self.training]
 
     def follow(self) -> None:
-        """Let the graphs make their own tensors where the module's tensors are."""
-        held = next((t for t in (*self.parameters(), *self.buffers())), None)
-        if held is None or held.device == self.device:
+        """Let the graphs make their tensors on the device of the module's tensors."""
+        first = next((t for t in (*self.parameters(), *self.buffers())), None)
+        if first is None or first.device == self.device:
             return
-        self.device = held.device
+        self.device = first.device
         for graph in self.graphs.values():
             for node in graph.nodes:
                 if "device" in node.kwargs:
-                    node.update_kwarg("device", held.device)
+                    node.update_kwarg("device", first.device)
         self.recompile()
 
     def _apply(self, fn: Any, recurse: bool = True) -> GrownModule:
@@ -138,16 +138,16 @@ class GrownModule(nn.Module):
         return self
 
     def recompile(self) -> None:
-        """Make the code of the graph."""
+        """Compile the graph of the current mode to Python code."""
         code = self.graph.python_code(root_module="self")
         self._code = _forward_from_src(code.src, code.globals)
 
     def _forward(self) -> Any:
-        """What is called: with the source's arguments, it returns what the source returns, in its form."""
+        """Return forward, which takes the source's arguments and returns results in its structure."""
 
         def forward(*args: object, **kwargs: object) -> Any:
-            given = self.descent.tensors(args, kwargs)
-            return tree_unflatten(self._code(self, **given), self.results)
+            tensors = self.descent.tensors(args, kwargs)
+            return tree_unflatten(self._code(self, **tensors), self.results)
 
         forward.__signature__ = inspect.Signature(self.descent.signature())  # type: ignore[attr-defined]
         return forward
@@ -157,25 +157,25 @@ class GrownModule(nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GrownModule:
         state = self._state()
-        said = {name: state[name] for name in ("said", "descent", "results")}  # which nobody changes
-        copy = _restored(deepcopy({k: v for k, v in state.items() if k not in said}, memo) | said)
+        shared = {name: state[name] for name in ("said", "descent", "results")}  # immutable: shared by copies
+        copy = _restored(deepcopy({k: v for k, v in state.items() if k not in shared}, memo) | shared)
         memo[id(self)] = copy
         return copy
 
     def _state(self) -> dict[str, object]:
-        said = {"lineage": self.lineage, "plan": self.plan, "verification": self.verification}
+        records = {"lineage": self.lineage, "plan": self.plan, "verification": self.verification}
         graphs = {mode: _packed(graph) for mode, graph in self.graphs.items()}
         shared = {"tensors": Tensors.of(self), "results": self.results, "missing": self.missing}
         shared["descent"] = self.descent
-        return {**shared, "graphs": graphs, "said": said, "training": self.training}
+        return {**shared, "graphs": graphs, "said": records, "training": self.training}
 
 
 def _restored(state: Mapping[str, Any]) -> GrownModule:
     graphs = {mode: _unpacked(rows) for mode, rows in state["graphs"].items()}
-    made = GrownModule(state["tensors"], graphs, state["results"], state["descent"], state["missing"])
+    module = GrownModule(state["tensors"], graphs, state["results"], state["descent"], state["missing"])
     for name, value in state["said"].items():
-        setattr(made, name, value)
-    return made.train() if state["training"] else made
+        setattr(module, name, value)
+    return module.train() if state["training"] else module
 
 
 # ------------------------------------------------------------------------------------------ graphs as data
@@ -190,7 +190,7 @@ Row = tuple[str, str, Any, Any, Any]
 
 
 def _packed(graph: fx.Graph) -> list[Row]:
-    """A graph as plain data: operators by their names."""
+    """Return a graph as plain data, with operators by their names."""
     rows: list[Row] = []
     for node in graph.nodes:
         args, kwargs = fx.map_arg((node.args, node.kwargs), _reference)
@@ -205,15 +205,15 @@ def _reference(node: fx.Node) -> Any:
 
 def _unpacked(rows: list[Row]) -> fx.Graph:
     graph = fx.Graph()
-    made: dict[str, fx.Node] = {}
+    nodes: dict[str, fx.Node] = {}
 
     def filled(leaf: Any) -> Any:
-        return made[leaf.name] if isinstance(leaf, _Ref) else leaf
+        return nodes[leaf.name] if isinstance(leaf, _Ref) else leaf
 
     for op, name, target, args, kwargs in rows:
         function = _named(target) if op == "call_function" else target
         args, kwargs = (map_aggregate(one, filled) for one in (args, kwargs))
-        made[name] = graph.create_node(op, function, args, kwargs, name)
+        nodes[name] = graph.create_node(op, function, args, kwargs, name)
     return graph
 
 

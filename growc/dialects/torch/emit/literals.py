@@ -1,7 +1,7 @@
-"""Literals of calls after the change: read from the operands and attributes that took them.
+"""New literals of calls, read from the operands and attributes that the literals became.
 
-Needs: nodes that remember what they said in the source (`remember`). Gives: for every literal of a call that
-changes, its place among the arguments and its new value. A change that no literal accounts for is refused.
+Nodes must remember their state in the source (`remember`). The result gives, for every literal of a call that
+changes, its place among the arguments and its new value. A change that no literal expresses is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEFORE = "growc.before"
 """Key of a node's `meta`: its `Before`."""
 
 REPEATED = {torch.ops.aten.layer_norm.default: 1, torch.ops.aten.rms_norm.default: 1}
-"""Calls with an argument that repeats the last sizes of their first one, and which that is."""
+"""Calls with an argument that repeats the last sizes of the first argument, with its position."""
 
 Entry = int | float | bool | ir.Value
 """An element of an operand: a number, or a value of one element."""
@@ -33,20 +33,20 @@ Entry = int | float | bool | ir.Value
 
 @dataclass(frozen=True)
 class Before:
-    """What a node said in the source: its attributes, and its operands that arguments of the call say."""
+    """The attributes of a node in the source, and its operands that come from arguments of the call."""
 
     attributes: Mapping[str, Any]
     operands: Mapping[int, Sequence[Entry]]
 
     def on(self, there: Clone) -> Before:
-        """The same of a copy of the model."""
+        """Return the same record for a copy of the model."""
         entries = {i: [_on(entry, there) for entry in given] for i, given in self.operands.items()}
         return Before(self.attributes, entries)
 
 
 @dataclass(frozen=True, eq=False)
 class Parameter:
-    """A tensor that a call left out, and that is no longer what the call assumes: one number everywhere."""
+    """A tensor for an omitted argument whose default, one number everywhere, no longer holds."""
 
     value: ir.Value
 
@@ -56,22 +56,22 @@ def _on(entry: Entry, there: Clone) -> Entry:
 
 
 def remember(nodes: Iterable[ir.Node]) -> None:
-    """Let nodes remember what they say, before that is changed for the first time."""
+    """Record the attributes and operands of nodes, before they are changed for the first time."""
     for node in nodes:
         if SITE in node.meta and BEFORE not in node.meta:
             node.meta[BEFORE] = said(node)
 
 
 def said(node: ir.Node) -> Before:
-    """What a node says now."""
+    """Return the current attributes and literal operands of a node."""
     taken = {place.where for place in node.meta[SITE].carried.values()}
-    given = ((i, v) for i, v in enumerate(node.inputs) if v is not None)
-    operands = {i: entries(v) for i, v in given if i in taken or _is_literal(v) or _is_size(v)}
+    inputs = ((i, v) for i, v in enumerate(node.inputs) if v is not None)
+    operands = {i: entries(v) for i, v in inputs if i in taken or _is_literal(v) or _is_size(v)}
     return Before({a.name: a.value for a in node.attributes.values()}, operands)
 
 
 def _is_literal(value: ir.Value) -> bool:
-    """Whether an operand is made of numbers: constants of a call, and sizes between them."""
+    """Whether an operand is made of literals: constants of a call, possibly with sizes between them."""
     if value.const_value is not None:
         return bool(value.meta.get(OWNER) == "call")
     node = value.producer()
@@ -79,13 +79,13 @@ def _is_literal(value: ir.Value) -> bool:
 
 
 def _is_size(value: ir.Value) -> bool:
-    """Whether an operand is the sizes of a tensor, for which a change puts others."""
+    """Whether an operand is the shape of a tensor, which a change may replace."""
     node = value.producer()
     return node is not None and node.op_type == "Shape"
 
 
 def entries(value: ir.Value) -> list[Entry]:
-    """The elements of an operand: numbers, and values of one element."""
+    """Return the elements of an operand: numbers, and values of one element."""
     if value.const_value is not None:
         return list(value.const_value.numpy().reshape(-1).tolist())
     node = value.producer()
@@ -95,20 +95,19 @@ def entries(value: ir.Value) -> list[Entry]:
         whole, start = node.inputs[:2]
         assert whole is not None
         assert start is not None
-        if not _is_size(whole):  # else it is one of the sizes of a tensor
+        if not _is_size(whole):  # otherwise the slice is one size of a tensor
             return [entries(whole)[int(entries(start)[0])]]  # type: ignore[arg-type]
     return [value]
 
 
 def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir.Value]) -> dict[Path, Any]:
-    """The literals of a call that are new. Elements that the graph computes are `ir.Value`s.
+    """Return the new literals of a call. Elements that the graph computes are `ir.Value`s.
 
-    stored: the tensors among its arguments that the module holds, as they are by now.
+    stored: the current tensors of the module among the arguments of the call.
 
-    Raises GrowError (G308) where something changes that is neither a literal nor a size of its
-    tensors.
+    Raises GrowError (G308) for a change that is neither a literal nor a size of these tensors.
     """
-    found: dict[Path, Any] = {}
+    literals: dict[Path, Any] = {}
     for part in parts:
         carried = {place.where: (path, place) for path, place in part.meta[SITE].carried.items()}
         for where, old, new in _changes(part):
@@ -117,26 +116,29 @@ def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir
                     continue
                 raise refusal(part, f"its {_label(where)} changes, which the call does not say")
             path, place = carried[where]
-            given = argument(call, path)
+            current = argument(call, path)
             if isinstance(where, str):
-                found[path] = new
-            elif isinstance(given, fx.Node) and given in stored:
-                if new != [int(size) for size in stored[given].shape or ()]:  # type: ignore[arg-type]
-                    raise refusal(part, f"its {_label(where)} is no longer the size of `{given.name}`")
-            elif isinstance(given, (list, tuple, int, float)):
-                found[path] = _literal(part, given, place, old, new)
-            elif set(old) != set(new):  # what is left out has any size
-                found[path] = Parameter(part.inputs[where])  # type: ignore[arg-type]
+                literals[path] = new
+            elif isinstance(current, fx.Node) and current in stored:
+                if new != [int(size) for size in stored[current].shape or ()]:  # type: ignore[arg-type]
+                    raise refusal(part, f"its {_label(where)} is no longer the size of `{current.name}`")
+            elif isinstance(current, (list, tuple, int, float)):
+                literals[path] = _literal(part, current, place, old, new)
+            elif set(old) != set(new):  # an omitted argument fits any size
+                literals[path] = Parameter(part.inputs[where])  # type: ignore[arg-type]
     following = corrections if call.target in VARIANCES else _repeated
-    return found | dict(following(call, parts))
+    return literals | dict(following(call, parts))
 
 
 def _takes_one(part: ir.Node, sizes: object) -> bool:
-    """Whether one number stands everywhere, and where its sizes differ now one element is taken: any does."""
+    """Whether a constant tensor is only read at one index of each axis that changes size.
+
+    All its elements are equal, so any element serves.
+    """
     if part.op_type != "ConstantOfShape" or part.outputs[0].is_graph_output() or not isinstance(sizes, list):
         return False
-    told = [axis for axis, size in enumerate(sizes) if isinstance(size, int)]
-    return all(_is_taken(user, told, sizes) for user, _ in part.outputs[0].uses())
+    fixed_axes = [axis for axis, size in enumerate(sizes) if isinstance(size, int)]
+    return all(_is_taken(user, fixed_axes, sizes) for user, _ in part.outputs[0].uses())
 
 
 def _is_taken(user: ir.Node, axes: Sequence[int], sizes: Sequence[Entry]) -> bool:
@@ -148,19 +150,19 @@ def _is_taken(user: ir.Node, axes: Sequence[int], sizes: Sequence[Entry]) -> boo
 
 
 def argument(call: fx.Node, path: Path) -> Any:
-    """What stands at a place among the arguments of a call; None where it is left out."""
-    given: Any = call.args if isinstance(path[0], int) else call.kwargs
+    """Return the argument at a path of a call, or None if it is omitted."""
+    value: Any = call.args if isinstance(path[0], int) else call.kwargs
     for step in path:
-        given = given.get(step) if isinstance(given, Mapping) else given[step]
-    return given
+        value = value.get(step) if isinstance(value, Mapping) else value[step]
+    return value
 
 
 def _changes(part: ir.Node) -> Iterator[tuple[int | str, Any, Any]]:
-    """(operand or attribute, what it was, what it is)."""
+    """Yield (operand or attribute, old value, new value) for each change."""
     before: Before = part.meta[BEFORE]
-    now = said(part)
-    for name in before.attributes.keys() | now.attributes.keys():
-        old, new = before.attributes.get(name), now.attributes.get(name)
+    current = said(part)
+    for name in before.attributes.keys() | current.attributes.keys():
+        old, new = before.attributes.get(name), current.attributes.get(name)
         if not _same(old, new):
             yield name, old, new
     for i in range(len(part.inputs)):
@@ -175,17 +177,17 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _literal(part: ir.Node, given: Any, place: Place, old: Sequence[Entry], new: Sequence[Entry]) -> Any:
-    """A literal with its new numbers; what did not change keeps the word that the call has for it."""
-    was, now = (said[place.first :][: place.length] for said in (old, new))
+    """Return a literal with its new numbers. Unchanged elements keep their form in the call."""
+    old_numbers, new_numbers = (numbers[place.first :][: place.length] for numbers in (old, new))
     if isinstance(given, (int, float)):
-        return now[0] if len(set(now)) == 1 else list(now)
-    if len(was) != len(now):
-        raise refusal(part, f"its sizes become {len(now)}, and were {len(was)}")
-    return [g if a == b else b for g, a, b in zip(given, was, now, strict=False)]
+        return new_numbers[0] if len(set(new_numbers)) == 1 else list(new_numbers)
+    if len(old_numbers) != len(new_numbers):
+        raise refusal(part, f"its sizes become {len(new_numbers)}, and were {len(old_numbers)}")
+    return [g if a == b else b for g, a, b in zip(given, old_numbers, new_numbers, strict=False)]
 
 
 def _repeated(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[Path, list[int]]]:
-    """Arguments that repeat sizes of another one, as the model declares these by now."""
+    """Yield arguments that repeat sizes of another argument, with the sizes that the model now declares."""
     if call.target in REPEATED and parts:
         place = REPEATED[call.target]
         data, count = parts[0].inputs[0], len(call.args[place])  # type: ignore[arg-type]
@@ -198,7 +200,7 @@ def _label(where: int | str) -> str:
 
 
 def refusal(node: ir.Node | None, reason: str) -> GrowError:
-    """That a node of the result cannot be said in calls of torch."""
+    """Return the error (G308) that a node of the result cannot be written as calls of torch."""
     name = "" if node is None else node.name or node.op_type
     kind = "" if node is None else f" ({node.op_type})"
     message = f"`{name}`{kind} cannot be written as a call of the module's graph"

@@ -1,4 +1,4 @@
-"""The modules that calls stand in, in other layers too: what torch.export keeps of a module's structure."""
+"""Module stacks of calls, as torch.export records them, and their counterparts in other layers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import onnx_ir as ir
 from growc.dialects.torch.operators.call import SITE
 
 STACK = "nn_module_stack"
-"""Key of a call's `meta`: for each module around it, from the outermost on, its path and its class."""
+"""Key of a call's `meta`: path and class of each module around it, outermost first."""
 
 Stack = Mapping[str, tuple[str, str]]
 Move = tuple[str, str]
-"""The path of a module that stands in the source, and of the one that stands for it in the result."""
+"""The path of a module in the source, and the path of its counterpart in the result."""
 
 
 def move_of(node: ir.Node | None) -> Move | None:
-    """Where a node stands by its name, and where its call does in the source; None where that is the same."""
+    """Return the modules of a node's call in the source and in the result, or None if they are equal."""
     stack: Stack = {} if node is None or SITE not in node.meta else node.meta[SITE].node.meta.get(STACK) or {}
-    place, _, own = ("" if node is None else node.name or "").partition("/")
-    if not stack or not own:
+    place, _, call_name = ("" if node is None else node.name or "").partition("/")
+    if not stack or not call_name:
         return None
     before, after = list(stack.values())[-1][0].split("."), place.split(".")
     parts = enumerate(zip(before, after, strict=False))
@@ -31,14 +31,14 @@ def move_of(node: ir.Node | None) -> Move | None:
 
 
 def moved(stack: Stack, move: Move | None) -> dict[str, tuple[str, str]]:
-    """The modules around a call in the result: in layer 5, where it was of layer 3."""
+    """Return the modules around a call in the result, for example in layer 5 instead of layer 3."""
     if move is None:
         return dict(stack)
     old, new = move
-    found: dict[str, tuple[str, str]] = {}
+    renamed: dict[str, tuple[str, str]] = {}
     for key, (path, kind) in stack.items():
         if path == old or path.startswith(f"{old}."):
-            found[key.replace(old, new, 1)] = new + path[len(old) :], kind
+            renamed[key.replace(old, new, 1)] = new + path[len(old) :], kind
         else:
-            found[key] = path, kind
-    return found
+            renamed[key] = path, kind
+    return renamed

@@ -1,9 +1,8 @@
-"""The calls of the result: those of the source's FX graph, on the model as it was mended.
+"""Calls of the result, rebuilt from those of the source's FX graph on the rewritten model.
 
-Needs: a rewritten model whose nodes remember their calls (growc.dialects.torch.operators.call), and what they
-said before (growc.dialects.torch.emit.literals). Gives: every call that there is by now, in an order in which
-they can run. A call is made once for every place where it stands: its arguments are what its operands have
-become.
+The nodes of the rewritten model must remember their calls (growc.dialects.torch.operators.call) and their
+state in the source (growc.dialects.torch.emit.literals). The result lists all calls in an order in which they
+can run. A call is made once for every place where it stands. Its arguments are the new operands.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ Layer = tuple[int, int]
 
 @dataclass(eq=False)
 class Made:
-    """A call of the source with what it has in the result, and the layer there; without `call` a tensor.
+    """A call of the source with its arguments and layer in the result. Without `call` it is a tensor.
 
-    move: where it stands in the result's modules, where that is another place than in the source's.
+    move: the old and new module path of the call, if they differ.
     """
 
     call: fx.Node | None
@@ -50,8 +49,8 @@ class Made:
 class Rebuilding:
     """All calls of the result.
 
-    `tensors`: the placeholders of the source by the names of inputs and stored tensors; `places`: the layer
-    that a node of the model stands in, by run and position.
+    tensors: the placeholders of the source by the names of inputs and stored tensors. places: the layer of a
+    node of the model, by run and position.
     """
 
     def __init__(
@@ -77,8 +76,8 @@ class Rebuilding:
                     self.current.setdefault(name, []).append(value)
 
     def all(self) -> list[Made]:
-        """Every call, in the order of the source, layer by layer."""
-        self.model.graph.sort()  # no call has to wait for many others
+        """Return every call, in the order of the source, layer by layer."""
+        self.model.graph.sort()  # operands come first, so that recursion stays shallow
         for node in self.model.graph:
             for value in node.outputs:
                 for name in names_of(value):
@@ -86,17 +85,17 @@ class Rebuilding:
         return in_order(self.calls.values(), self.source)
 
     def output(self, value: ir.Value) -> Made:
-        """What gives an output of the model."""
+        """Return the call or tensor that gives an output of the model."""
         last = value.producer()
         assert last is not None
-        given = last.inputs[0]
-        assert given is not None
-        return self.resolved(last.meta[SITE].node, given)
+        operand = last.inputs[0]
+        assert operand is not None
+        return self.resolved(last.meta[SITE].node, operand)
 
     # ---- values under the names of calls
 
     def build(self, name: fx.Node, value: ir.Value) -> Made:
-        """The call that stands for `name`, which is (a name of) `value`."""
+        """Return the call for `name`, one of the names of `value`."""
         if (name, value) not in self.named:
             self.named[name, value] = self._built(name, value)
         return self.named[name, value]
@@ -116,26 +115,26 @@ class Rebuilding:
         return self.call(name, [], value)
 
     def tensor(self, value: ir.Value) -> Made:
-        """An input, or a tensor that the module holds."""
+        """Return an input or a tensor of the module."""
         return self.tensors.setdefault(value, Made(None, tensor=value))
 
     def still_makes(self, name: fx.Node, value: ir.Value) -> bool:
-        """Whether a stored tensor is a constant that the calls of the source make as it is by now."""
+        """Whether a stored tensor is a constant that the source's calls still compute as it is now."""
         if value.const_value is None or not self.constants.stands(name):
             return False
-        held = self.model.graph.initializers
-        behind = ((given, held.get(self.stored[given])) for given in self.constants.given(name))
-        return not any(self.differs(*pair) for pair in ((name, value), *behind))
+        initializers = self.model.graph.initializers
+        inputs = ((given, initializers.get(self.stored[given])) for given in self.constants.given(name))
+        return not any(self.differs(*pair) for pair in ((name, value), *inputs))
 
     def differs(self, name: fx.Node, value: ir.Value | None) -> bool:
-        """Whether a stored tensor is another one than in the source."""
+        """Whether a stored tensor differs from that of the source."""
         if value is None or value.const_value is None:
             return False
         before = to_numpy(self.constants.value(name, self.known))
         return not np.array_equal(before, value.const_value.numpy())
 
     def resolved(self, given: fx.Node, value: ir.Value) -> Made:
-        """A value under the name that an argument had, or under the one that stands in its place."""
+        """Return a value under the name of an argument, or under the name that replaces it."""
         if value.producer() is None:
             return self.build(given, value)
         names = names_of(value)
@@ -149,12 +148,12 @@ class Rebuilding:
     # ---- calls
 
     def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
-        """A call with the arguments that it has by now; one without nodes does nothing but name `value`."""
+        """Return a call with its current arguments. A call without nodes only names `value`."""
         arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
-        stored = {given: made.tensor for given, made in arguments.items() if made.tensor is not None}
-        made = self.add(call, arguments, changed(call, parts, stored), self.place(value))
-        made.move = made.move or move_of(value.producer())
-        return made
+        stored = {given: rebuilt.tensor for given, rebuilt in arguments.items() if rebuilt.tensor is not None}
+        rebuilt = self.add(call, arguments, changed(call, parts, stored), self.place(value))
+        rebuilt.move = rebuilt.move or move_of(value.producer())
+        return rebuilt
 
     def add(
         self,
@@ -163,28 +162,28 @@ class Rebuilding:
         literals: Mapping[Path, Any],
         layer: Layer | None = None,
     ) -> Made:
-        """A call, once for the same arguments and literals."""
-        said = frozenset((path, _key(literal)) for path, literal in literals.items())
-        key = (call, said, *arguments.values())
+        """Return a call. Calls of the same arguments and literals are made once."""
+        literal_keys = frozenset((path, _key(literal)) for path, literal in literals.items())
+        key = (call, literal_keys, *arguments.values())
         return self.calls.setdefault(key, Made(call, layer, arguments, literals))
 
     def argument(self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
-        """What an argument of a call is by now."""
+        """Return the current call or tensor for an argument of a call."""
         for part in parts:
             site: Site = part.meta[SITE]
-            sizes = {place.where for place in site.carried.values()}  # which literals account for
+            sizes = {place.where for place in site.carried.values()}  # which are literals
             for i, named in site.operands.items():
-                found = part.inputs[i] if i < len(part.inputs) else None
-                if named is given and found is not None and i not in sizes:
-                    return self.resolved(given, found)
+                operand = part.inputs[i] if i < len(part.inputs) else None
+                if named is given and operand is not None and i not in sizes:
+                    return self.resolved(given, operand)
         if not parts and (given is self.same.get(call) or given in names_of(value)):
             return self.resolved(given, value)
         return self.anywhere(given, self.place(value))
 
     def anywhere(self, given: fx.Node, layer: Layer | None = None) -> Made:
-        """An argument that no operand stands for: what it is in this layer, or wherever it is.
+        """Return the call or tensor for an argument without an operand: that of this layer, or the only one.
 
-        Raises GrowError (G308) where it is several tensors, none of them in this layer.
+        Raises GrowError (G308) if it is several tensors, and none of them is in this layer.
         """
         if (given, layer) not in self.elsewhere:
             self.elsewhere[given, layer] = self._anywhere(given, layer)
@@ -194,9 +193,9 @@ class Rebuilding:
         if given.op == "placeholder":
             name = self.stored[given]
             graph = self.model.graph
-            found = [v for v in [*graph.inputs, *graph.initializers.values()] if v.name == name]
-            value = found[0] if found else ir.Value(name=name)
-            return self.tensors.setdefault(found[0] if found else given, Made(None, tensor=value))
+            matches = [v for v in [*graph.inputs, *graph.initializers.values()] if v.name == name]
+            value = matches[0] if matches else ir.Value(name=name)
+            return self.tensors.setdefault(matches[0] if matches else given, Made(None, tensor=value))
         values = self.current.get(given, [])
         if len(values) > 1 and isinstance(given.meta.get("val"), Tensor):  # sizes are the same in all layers
             values = [v for v in values if self.place(v) == layer]
@@ -208,23 +207,23 @@ class Rebuilding:
         return self.add(given, arguments, {}, layer if arguments else None)
 
     def place(self, value: ir.Value) -> Layer | None:
-        """The layer that makes a value."""
+        """Return the layer that makes a value."""
         node = value.producer()
         return None if node is None else self.places.get(node)
 
 
 def _key(literal: Any) -> Hashable:
-    """What tells literals apart."""
+    """Return a hashable key that tells literals apart."""
     if isinstance(literal, (list, tuple)):
         return tuple(map(_key, literal))
     if isinstance(literal, Parameter):
         return literal.value
-    # Of the rest not all have a hash: symbolic sizes have none.
+    # Symbolic sizes and some other values have no hash.
     return literal if isinstance(literal, (int, float, str)) else id(literal)
 
 
 def names_of(value: ir.Value) -> list[fx.Node]:
-    """The calls of which a value is the result: the one that makes it, and those that do nothing to it."""
+    """Return the calls that a value is the result of: its maker, and calls that pass it on unchanged."""
     node = value.producer()
     if node is None or SITE not in node.meta:
         return []
@@ -233,7 +232,7 @@ def names_of(value: ir.Value) -> list[fx.Node]:
 
 
 def parts_of(last: ir.Node) -> list[ir.Node]:
-    """The nodes of one call, from the one that gives its result backwards."""
+    """Return the nodes of one call, from the node of its result backwards."""
 
     def before(part: ir.Node) -> Iterator[ir.Node]:
         for node in (value.producer() for value in part.inputs if value is not None):
@@ -244,34 +243,40 @@ def parts_of(last: ir.Node) -> list[ir.Node]:
 
 
 def in_order(calls: Collection[Made], source: fx.Graph) -> list[Made]:
-    """Calls as they can run, in the order of a graph that they are of, layer by layer."""
+    """Return calls in an order in which they can run, near the order of their graph, layer by layer."""
     ranks = _ranks(calls, source)
     order = TopologicalSorter(
-        {made: [a for a in made.arguments.values() if a.call is not None] for made in calls}
+        {
+            rebuilt: [argument for argument in rebuilt.arguments.values() if argument.call is not None]
+            for rebuilt in calls
+        }
     )
     order.prepare()
     ready: list[tuple[tuple[int, ...], Made]] = []
-    done: list[Made] = []
+    ordered: list[Made] = []
     while order.is_active():
-        for made in order.get_ready():
-            heappush(ready, (ranks[made], made))
-        done.append(heappop(ready)[1])
-        order.done(done[-1])
-    return done
+        for rebuilt in order.get_ready():
+            heappush(ready, (ranks[rebuilt], rebuilt))
+        ordered.append(heappop(ready)[1])
+        order.done(ordered[-1])
+    return ordered
 
 
 def _ranks(calls: Collection[Made], source: fx.Graph) -> dict[Made, tuple[int, ...]]:
-    """Where a call stands: where its run of layers begins in the source, or itself; its layer; its place."""
+    """Return the sort keys of calls.
+
+    A key has the start of the call's run of layers (or its own place), its layer, and its place.
+    """
     numbers: dict[fx.Node | None, int] = {node: k for k, node in enumerate(source.nodes)}
     starts: dict[int, int] = {}
-    for made in calls:
-        if made.layer is not None:
-            run = made.layer[0]
-            starts[run] = min(numbers[made.call], starts.get(run, len(numbers)))
+    for rebuilt in calls:
+        if rebuilt.layer is not None:
+            run = rebuilt.layer[0]
+            starts[run] = min(numbers[rebuilt.call], starts.get(run, len(numbers)))
     ranks: dict[Made, tuple[int, ...]] = {}
-    for k, made in enumerate(calls):
-        number = numbers[made.call]
-        ranks[made] = (number, 0, number, k)
-        if made.layer is not None:
-            ranks[made] = (starts[made.layer[0]], made.layer[1], number, k)
+    for k, rebuilt in enumerate(calls):
+        number = numbers[rebuilt.call]
+        ranks[rebuilt] = (number, 0, number, k)
+        if rebuilt.layer is not None:
+            ranks[rebuilt] = (starts[rebuilt.layer[0]], rebuilt.layer[1], number, k)
     return ranks

@@ -1,8 +1,8 @@
-"""The calls of the result in training: those of the source in training, where evaluation has theirs.
+"""Calls of the result in training mode, derived from the source's calls in training and in evaluation.
 
-A module computes other things in training: dropout, statistics of a batch, paths that are dropped. Both
-graphs come from the same lines, so most calls have a twin in the other. A twin stands where its call does in
-the result, with the same changes of its literals; what training alone has stands in front of whom it serves.
+A module computes other things in training: dropout, batch statistics, dropped paths. Both graphs come from
+the same code, so most calls have a twin in the other graph. A twin has the place of its call in the result,
+and the same changes of literals. Calls of training alone are placed in front of their readers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 class Training:
     """The calls of the result in training.
 
-    `names`: of what the placeholders of `training` stand for; `rebuilding`: the calls in evaluation.
+    names: the placeholders of `training` by the names of their tensors. rebuilding: the calls in evaluation.
     """
 
     def __init__(self, training: fx.Graph, names: Mapping[str, fx.Node], rebuilding: Rebuilding) -> None:
@@ -33,39 +33,47 @@ class Training:
         if call_likewise(training, rebuilding.source, self.trained):
             self.evaluated = _twins(training, rebuilding.source)
             self.trained = {e: t for t, e in self.evaluated.items()}
-        given = {name: node for node, name in rebuilding.stored.items()}
-        self.placeholders = {node: given[name] for name, node in names.items() if name in given}
+        nodes_by_name = {name: node for node, name in rebuilding.stored.items()}
+        self.placeholders = {
+            node: nodes_by_name[name] for name, node in names.items() if name in nodes_by_name
+        }
         self.instances: dict[fx.Node | None, list[Made]] = {}
-        for made in rebuilding.calls.values():
-            self.instances.setdefault(made.call, []).append(made)
+        for rebuilt in rebuilding.calls.values():
+            self.instances.setdefault(rebuilt.call, []).append(rebuilt)
         self.made: dict[object, Made] = {}
         self.twins: dict[Made, Made] = {}
 
     def calls(self, outputs: Sequence[tuple[fx.Node, fx.Node, Made]]) -> tuple[list[Made], list[Made]]:
-        """All calls, and what gives the outputs.
+        """Return all calls, and the calls or tensors that give the outputs.
 
-        `outputs` has, for each one of the result, it in training and in evaluation, and what gives that.
+        outputs: for each output its node in training, its node in evaluation, and the call that gives the
+        latter.
         """
-        for made in in_order(self.rebuilding.calls.values(), self.rebuilding.source):
-            if made.call in self.trained:  # from the first on, so that none has to wait for many others
-                self.twin(made)
-        results = [self.of(u, Made(None, layer=made.layer, arguments={e: made})) for u, e, made in outputs]
+        for rebuilt in in_order(self.rebuilding.calls.values(), self.rebuilding.source):
+            if rebuilt.call in self.trained:  # arguments come first, so that recursion stays shallow
+                self.twin(rebuilt)
+        results = [
+            self.of(u, Made(None, layer=rebuilt.layer, arguments={e: rebuilt})) for u, e, rebuilt in outputs
+        ]
         for node in self.graph.nodes:
             if node.op == "call_function" and not node.users and node.is_impure():
                 self.of(node, Made(None))
         return in_order(self.made.values(), self.graph), results
 
     def of(self, node: fx.Node, reader: Made) -> Made:
-        """What stands for a node of the graph where `reader`, a call in evaluation, reads it."""
+        """Return the call or tensor for a training node.
+
+        reader: the call in evaluation at whose place the node is read.
+        """
         twin = self.placeholders[node] if node.op == "placeholder" else self.evaluated.get(node)
         if twin is None:
             arguments = {given: self.of(given, reader) for given in node.all_input_nodes}
             return self.add(node, reader, arguments, {})
-        made = reader.arguments.get(twin) or self.nearest(twin, reader)
-        return made if made.call is None else self.twin(made)
+        rebuilt = reader.arguments.get(twin) or self.nearest(twin, reader)
+        return rebuilt if rebuilt.call is None else self.twin(rebuilt)
 
     def twin(self, made: Made) -> Made:
-        """What a call in evaluation is in training."""
+        """Return the counterpart in training of a call in evaluation."""
         if made not in self.twins:
             assert made.call is not None
             node = self.moved(made.call)
@@ -74,43 +82,48 @@ class Training:
         return self.twins[made]
 
     def moved(self, call: fx.Node) -> fx.Node:
-        """The twin in training of a call in evaluation."""
+        """Return the training node that is the twin of a source call in evaluation."""
         if call not in self.trained:
             raise no_training(f"`{call.name}` is not there in training")
         return self.trained[call]
 
     def nearest(self, twin: fx.Node, reader: Made) -> Made:
-        """What stands for a call or tensor in evaluation; of several calls, the one in the reader's layer."""
+        """Return the result's call or tensor for a node in evaluation.
+
+        Of several calls, the one in the reader's layer is taken.
+        """
         if twin.op == "placeholder":
             return self.rebuilding.anywhere(twin)
-        found = self.instances.get(twin, [])
-        alike = [made for made in found if made.layer == reader.layer] or found
-        if len(alike) != 1:
-            where = "in several places" if alike else "nowhere by now"
+        calls = self.instances.get(twin, [])
+        candidates = [rebuilt for rebuilt in calls if rebuilt.layer == reader.layer] or calls
+        if len(candidates) != 1:
+            where = "in several places" if candidates else "nowhere by now"
             raise no_training(f"`{twin.name}` stands {where}")
-        return alike[0]
+        return candidates[0]
 
     def add(
         self, node: fx.Node, place: Made, arguments: Mapping[fx.Node, Made], literals: Mapping[Path, Any]
     ) -> Made:
-        """A call, once for the same arguments."""
+        """Return a call. Calls of the same arguments are made once."""
         key = (node, *arguments.values())
         return self.made.setdefault(key, Made(node, place.layer, arguments, literals))
 
 
 def no_training(reason: str) -> GrowError:
-    """That a result has no graph for training."""
+    """Return the error (G320) that a result has no graph for training."""
     return GrowError(Diagnostic("G320", "the result has no graph for training", notes=(reason,)))
 
 
 def _twins(training: fx.Graph, evaluation: fx.Graph) -> dict[fx.Node, fx.Node]:
-    """For calls in training the same ones in evaluation: of one operator, in one place of the module."""
-    ours, theirs = _calls(training), _calls(evaluation)
-    matcher = SequenceMatcher(None, [_key(n) for n in ours], [_key(n) for n in theirs], autojunk=False)
+    """Return the call in evaluation for each call in training: same operator, same place in the module."""
+    training_calls, evaluation_calls = _calls(training), _calls(evaluation)
+    matcher = SequenceMatcher(
+        None, [_key(n) for n in training_calls], [_key(n) for n in evaluation_calls], autojunk=False
+    )
     twins: dict[fx.Node, fx.Node] = {}
     for block in matcher.get_matching_blocks():
         for k in range(block.size):
-            twins[ours[block.a + k]] = theirs[block.b + k]
+            twins[training_calls[block.a + k]] = evaluation_calls[block.b + k]
     return twins
 
 
@@ -124,7 +137,7 @@ def _key(node: fx.Node) -> tuple[str, str]:
 
 
 def _literals(made: Made, node: fx.Node) -> dict[Path, Any]:
-    """The literals of a call in evaluation that changed, as its twin has them."""
+    """Return the changed literals of a call in evaluation, in the form of its twin."""
     return {path: _literal(value, argument(node, path)) for path, value in made.literals.items()}
 
 

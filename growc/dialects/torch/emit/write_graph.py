@@ -1,4 +1,4 @@
-"""The calls of the result as an FX graph."""
+"""Writing of the result's calls as an FX graph."""
 
 from __future__ import annotations
 
@@ -34,23 +34,27 @@ def write(
     holdings: Holdings,
     twins: Mapping[fx.Node, fx.Node] = NOTHING,
 ) -> tuple[fx.Graph, list[ir.Value]]:
-    """The graph, and the stored tensors that it reads. `outputs`: what gives the model's, of which `results`
-    are made. `twins`: the calls that stand for those that the model names.
+    """Return the graph and the stored tensors that it reads.
+
+    outputs: the calls that give the model's outputs, from which `results` are made. twins: replacements for
+    the calls that the model names.
     """
     writing = _Writing(model, holdings, twins)
-    for made in calls:
-        writing.call(made)
+    for rebuilt in calls:
+        writing.call(rebuilt)
     graph = writing.graph
-    given = captured.returned
-    graph.output([given[r.number] if r.output is None else writing.node(outputs[r.output]) for r in results])
+    source_returns = captured.returned
+    graph.output(
+        [source_returns[r.number] if r.output is None else writing.node(outputs[r.output]) for r in results]
+    )
     graph.eliminate_dead_code()
     graph.lint()
-    held = {node.target for node in graph.nodes if node.op == "get_attr"}
-    return graph, [value for value, node in writing.stored.items() if node.target in held]
+    read_names = {node.target for node in graph.nodes if node.op == "get_attr"}
+    return graph, [value for value, node in writing.stored.items() if node.target in read_names]
 
 
 MASK = 3
-"""Where the mask stands among the arguments of scaled dot-product attention."""
+"""Position of the mask among the arguments of scaled dot-product attention."""
 
 
 class _Writing:
@@ -62,14 +66,14 @@ class _Writing:
         self.inputs = {v: self.graph.placeholder(identifier(v.name or "")) for v in model.graph.inputs}
 
     def node(self, made: Made) -> fx.Node:
-        """The node of a call that is written, or of a tensor."""
+        """Return the node of a written call, or of a tensor."""
         if made.call is not None:
             return self.nodes[made]
         assert made.tensor is not None
         return self.inputs[made.tensor] if made.tensor in self.inputs else self.tensor(made.tensor)
 
     def tensor(self, value: ir.Value) -> fx.Node:
-        """A stored tensor, read in front of all calls."""
+        """Return the node that reads a stored tensor. It stands in front of all calls."""
         if value not in self.stored:
             first = next((n for n in self.graph.nodes if n.op == "call_function"), None)
             with self.graph.inserting_before(first):
@@ -77,7 +81,7 @@ class _Writing:
         return self.stored[value]
 
     def given(self, argument: fx.Node, made: Made) -> Any:
-        """What stands for an argument: a number, where it was one and is known by now, or else a node."""
+        """Return an argument: a number if it was one and is known now, otherwise a node."""
         number = not isinstance(argument.meta.get("val"), torch.Tensor)
         if number and made.tensor is not None and made.tensor.const_value is not None:
             return entries(made.tensor)[0]
@@ -96,7 +100,7 @@ class _Writing:
             place: Path = (MASK,) if len(args) > MASK else ("attn_mask",)
             mask = argument(source, place)
             if isinstance(mask, fx.Node) and mask.meta["val"].is_floating_point():
-                # In a module that is moved to another type, torch would read its numbers as of that one.
+                # In a module that is converted to another dtype, torch would read the mask as of that dtype.
                 _put(args, kwargs, place, self.graph.call_function(aten.to.other, (arguments[mask], args[0])))
         node = self.graph.create_node(source.op, source.target, tuple(args), kwargs, source.name)
         if stack := source.meta.get(STACK):
@@ -105,7 +109,7 @@ class _Writing:
         self.results.setdefault(source, []).append(node)
 
     def said(self, literal: Any, arguments: Mapping[fx.Node, Any]) -> Any:
-        """A literal as an argument: what the graph computes is a node."""
+        """Return a literal as an argument. Elements that the graph computes become nodes."""
         if isinstance(literal, fx.Node):
             return arguments[literal]
         if isinstance(literal, Parameter):
@@ -117,10 +121,10 @@ class _Writing:
         return literal
 
     def computed(self, value: ir.Value) -> fx.Node:
-        """A number that the graph computes: one of the source's, or a part of one."""
+        """Return the node of a number that the graph computes: a source's result, or derived from one."""
         for name in names_of(value):
-            if made := self.results.get(self.twins.get(name, name)):
-                return made[0]
+            if nodes := self.results.get(self.twins.get(name, name)):
+                return nodes[0]
         node = value.producer()
         if node is None or SITE in node.meta or node.op_type not in _ARITHMETIC:
             raise refusal(node, "it is a number that no call computes")
@@ -131,11 +135,11 @@ class _Writing:
 
 
 _ARITHMETIC = {"Mul": operator.mul, "Div": operator.floordiv, "Reshape": None, "Cast": None}
-"""Nodes that emission puts between a number and its use."""
+"""Operators that emission inserts between a number and its use."""
 
 
 def _put(args: list[Any], kwargs: dict[str, Any], path: Path, value: Any) -> None:
-    """Set what stands at a place among the arguments of a call."""
+    """Set the argument at a path of a call."""
     head = path[0]
     if isinstance(head, str):
         kwargs[head] = value

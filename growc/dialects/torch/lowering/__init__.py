@@ -1,1 +1,1 @@
-"""From a program of torch.export to the ONNX vocabulary, so that meaning is written once."""
+"""Lowering of torch.export programs to the ONNX vocabulary, so that semantics are written once."""

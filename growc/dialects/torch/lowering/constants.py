@@ -1,7 +1,7 @@
-"""What a program makes of constants alone: slopes, sine tables, numbers of positions, masks.
+"""Constant results of a captured program: slopes, sine tables, position numbers, masks.
 
-Needs: a captured program. Gives: the calls whose results are constants, and those results, computed when they
-are asked for. A constant may change with the sizes that it goes with; the calls that made it cannot.
+They are found by their calls and computed on demand. A constant can change with the sizes of the tensors that
+it belongs to. The calls that compute it cannot.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from growc.dialects.torch.operators.call import TYPES, sizes_of
 from growc.ir.walk import walk
 
 UNIFORM = ("empty", "full", "ones", "scalar_tensor", "zeros")
-"""Calls that make one number everywhere: they are the same at any size, and stay."""
+"""Calls that fill a tensor with one number. They serve any size, and stay."""
 
 
 @dataclass
@@ -49,23 +49,23 @@ class Constants:
         return not random and all(_is_plain(value) for value in _parts(node.meta.get("val")))
 
     def stands(self, node: fx.Node) -> bool:
-        """Whether the result of a call is to be a stored constant."""
+        """Whether the result of a call becomes a stored constant."""
         if node not in self.found or node.op == "placeholder" or not self.serves(node):
             return False
         uniform = not node.all_input_nodes and str(node.target).split(".")[1] in UNIFORM
         return isinstance(node.meta["val"], torch.Tensor) and not uniform
 
     def serves(self, node: fx.Node) -> bool:
-        """Whether anything that is no constant itself uses a constant."""
+        """Whether a node that is not itself constant uses this one."""
         return any(user not in self.found for user in node.users)
 
     def given(self, node: fx.Node) -> list[fx.Node]:
-        """The placeholders that a constant is made from."""
+        """Return the placeholders that a constant is computed from."""
         made_of = walk([node], lambda one: one.all_input_nodes, nearest=True)
         return [one for one in made_of if one.op == "placeholder"]
 
     def value(self, node: fx.Node, made: dict[fx.Node, Any] | None = None) -> Any:
-        """The constant."""
+        """Return the value of a constant. `made` holds the values computed so far."""
         made = {} if made is None else made
         if node.op == "placeholder":
             return self.captured.constants[self.targets[node.name]]
@@ -82,6 +82,6 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a result is a tensor of fixed sizes, of a type that can be stored."""
+    """Whether a result is a tensor of fixed sizes and of a dtype that can be stored."""
     fixed = isinstance(value, torch.Tensor) and all(isinstance(s, int) for s in sizes_of(value))
     return fixed and value.dtype in TYPES

@@ -1,8 +1,8 @@
-"""From the program of a module to an onnx-ir model in the vocabulary of the passes.
+"""Lowering of a captured program to an onnx-ir model in the vocabulary of the passes.
 
-Needs: what torch.export captured. Gives: an `ir.Model`. Parameters and buffers are initializers by the names
-of the state dict and hold no data until they are read; every node remembers the call that it comes from
-(growc.dialects.torch.operators.call). Calls that the table lacks become opaque nodes of the domain `aten`.
+Parameters and buffers become initializers by the names of the state dict. They hold no data until they are
+read. Every node remembers the call that it comes from (growc.dialects.torch.operators.call). Calls that the
+table lacks become opaque nodes of the domain `aten`.
 """
 
 from __future__ import annotations
@@ -40,26 +40,29 @@ from growc.dialects.torch.operators.complex_numbers import understood
 from growc.dialects.torch.operators.table import TABLE, key_of
 
 OPSET = 23
-"""The version of the standard operators: attention and norms are one operator each."""
+"""Version of the standard ONNX operators. In it, attention and norms are one operator each."""
 
 OPAQUE = "aten"
-"""The domain of calls that the table lacks."""
+"""Domain of nodes for calls that the table lacks."""
 
 OWNER = "growc.owner"
-"""Key of an initializer's `meta`: "state" for what the state dict holds, "class" for constants of the class
-or its forward, "call" for literals of calls and what stands for arguments that they leave out.
+"""Key of an initializer's `meta`: the owner of its tensor.
+
+"state" is the state dict. "class" is for constants of the class or its forward. "call" is for literals of
+calls and for tensors in place of omitted arguments.
 """
 
 SAME = "growc.same"
-"""Key of a lowered model's `meta`: for calls that do nothing, the argument that their result is."""
+"""Key of a lowered model's `meta`: for calls that pass an argument on unchanged, that argument."""
 
 Read = Callable[[str], torch.Tensor]
-"""The tensor of a parameter or buffer, by its first name."""
+"""Function that returns the tensor of a parameter or buffer, by its first name."""
 
 
 def lower(captured: Captured, read: Read, known: Callable[[str], bool] = bool) -> ir.Model:
-    """The program as a model; `read` brings the tensors of the state dict when they are asked for, in the
-    types in which they are stored. known: whether one has values.
+    """Return the program as a model.
+
+    read: loads a tensor of the state dict on demand, in its stored dtype. known: whether a tensor has values.
     """
     return _Lowering(captured, read, known).model()
 
@@ -109,14 +112,14 @@ class _Lowering:
     # ---------------------------------------------------------------- values
 
     def value(self, node: fx.Node) -> ir.Value:
-        """What stands for the result of a node now. Raises UnknownError where there are several."""
-        found = self.values.get(node)
-        if not isinstance(found, ir.Value):
+        """Return the value of a node's result. Raises UnknownError if there are several results, or none."""
+        value = self.values.get(node)
+        if not isinstance(value, ir.Value):
             raise UnknownError
-        return found
+        return value
 
     def constant(self, numbers: Array, dtype: torch.dtype) -> ir.Value:
-        """A constant of the call that is lowered."""
+        """Return a constant of the call that is being lowered."""
         if dtype not in TYPES:
             raise UnknownError
         kind = TYPES[dtype]
@@ -124,17 +127,17 @@ class _Lowering:
         return self.initializer(f"{self.current}.{len(self.initializers)}", tensor, "call")
 
     def initializer(self, name: str, tensor: ir.TensorProtocol, owner: str) -> ir.Value:
-        """A stored tensor; a name that is taken gets a mark."""
+        """Add an initializer. A name that is taken gets a suffix."""
         while name in self.initializers:
             name += "@"
         tensor.name = name
-        made = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)  # type: ignore[arg-type]
-        made.meta[OWNER] = owner
-        self.initializers[name] = made
-        return made
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)  # type: ignore[arg-type]
+        value.meta[OWNER] = owner
+        self.initializers[name] = value
+        return value
 
     def place(self, node: fx.Node, spec: Any) -> None:
-        """A placeholder: an input, or a tensor of the module."""
+        """Lower a placeholder: an input, or a tensor of the module."""
         if spec.kind is InputKind.USER_INPUT:
             if isinstance(node.meta.get("val"), torch.Tensor):
                 self.values[node] = self.declared(ir.Value(name=node.name), node.meta["val"])
@@ -144,15 +147,15 @@ class _Lowering:
         constants = self.captured.constants
         name = target if target in constants else self.captured.names.get(target, target)
         if name not in self.initializers and node.meta["val"].dtype in TYPES:
-            own = constants.get(target)
-            read = partial(self.read, name) if own is None else partial(_given, own)
-            tensor = _lazy(node.meta["val"], read, own is not None or self.known(name))
-            made = self.initializer(name, tensor, "class" if target in constants else "state")
-            made.meta[ALIASES] = self.captured.aliases.get(name, ())
+            constant = constants.get(target)
+            read = partial(self.read, name) if constant is None else partial(_given, constant)
+            tensor = _lazy(node.meta["val"], read, constant is not None or self.known(name))
+            initializer = self.initializer(name, tensor, "class" if target in constants else "state")
+            initializer.meta[ALIASES] = self.captured.aliases.get(name, ())
         self.values[node] = self.initializers.get(name)
 
     def declared(self, value: ir.Value, fake: Any) -> ir.Value:
-        """A value with the type and sizes that torch found; symbols have their names."""
+        """Declare dtype and sizes of a value as torch inferred them, with named symbols, and return it."""
         if isinstance(fake, torch.Tensor) and fake.dtype in TYPES:
             names = self.captured.symbols
             value.type = ir.TensorType(TYPES[fake.dtype])
@@ -164,7 +167,7 @@ class _Lowering:
     # ---------------------------------------------------------------- calls
 
     def call(self, node: fx.Node) -> None:
-        """A call; item numbers choose among several results, and constants are stored."""
+        """Lower a call. `getitem` chooses among several results, and constant results are stored."""
         if self.constants.stands(node):
             self.values[node] = self.stored(node)
             return
@@ -172,56 +175,56 @@ class _Lowering:
             return
         if key_of(node.target) == "_operator.getitem":
             whole, item = node.args
-            found = self.values.get(whole)  # type: ignore[arg-type]
-            self.values[node] = found[int(item)] if isinstance(found, list) else None  # type: ignore[arg-type]
+            results = self.values.get(whole)  # type: ignore[arg-type]
+            self.values[node] = results[int(item)] if isinstance(results, list) else None  # type: ignore[arg-type]
             self.remember(node)
             return
         self.values[node] = self.lowered(node)
         self.remember(node)
-        given = (n for n in node.all_input_nodes if self.values.get(n) is self.values[node])
-        if isinstance(self.values[node], ir.Value) and (source := next(given, None)) is not None:
+        operands = (n for n in node.all_input_nodes if self.values.get(n) is self.values[node])
+        if isinstance(self.values[node], ir.Value) and (source := next(operands, None)) is not None:
             self.same[node] = source
 
     def stored(self, node: fx.Node) -> ir.Value:
-        """A constant that calls make, as an initializer."""
+        """Return a constant result of calls, as an initializer."""
         tensor = _lazy(node.meta["val"], partial(self.constants.value, node))
         return self.initializer(self.label(node), tensor, "class")
 
     def lowered(self, node: fx.Node) -> Any:
-        """What stands for the results of a call."""
+        """Return the value, or the list of values, for the results of a call."""
         row = TABLE.get(key_of(node.target))
         label = self.label(node)
         if row is not None and understood(node):
             arguments, paths = _arguments(node)
-            made = Call([], {}, label, node=node, arguments=arguments, paths=paths, program=self)
+            call = Call([], {}, label, node=node, arguments=arguments, paths=paths, program=self)
             try:
-                found = row(made)
+                results = row(call)
             except UnknownError:
-                detach(made.made)
+                detach(call.made)
             else:
-                self.nodes += made.made
-                return list(found) if isinstance(found, (list, tuple)) else found
+                self.nodes += call.made
+                return list(results) if isinstance(results, (list, tuple)) else results
         return self.opaque(node, label)
 
     def opaque(self, node: fx.Node, label: str) -> Any:
-        """A node that freezes what it touches, in place of a call that is not understood."""
+        """Add an opaque node, which freezes the axes it touches, for a call that is not understood."""
         kinds = ((n, self.values.get(n)) for n in node.all_input_nodes)
         several_of = ((n, v) for n, k in kinds for v in (k if isinstance(k, list) else [k]))
-        given = [(n, v) for n, v in several_of if isinstance(v, ir.Value)]
+        operands = [(n, v) for n, v in several_of if isinstance(v, ir.Value)]
         fakes = node.meta.get("val")
         several = isinstance(fakes, (list, tuple))
         results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
         name = key_of(node.target).removeprefix("aten.")
-        made = ir.Node(OPAQUE, name, [v for _, v in given], num_outputs=len(results), name=label)
-        made.meta[SITE] = Site(node, operands={i: n for i, (n, _) in enumerate(given)})
-        for k, (value, fake) in enumerate(zip(made.outputs, results, strict=True)):
+        opaque_node = ir.Node(OPAQUE, name, [v for _, v in operands], num_outputs=len(results), name=label)
+        opaque_node.meta[SITE] = Site(node, operands={i: n for i, (n, _) in enumerate(operands)})
+        for k, (value, fake) in enumerate(zip(opaque_node.outputs, results, strict=True)):
             value.name = f"{label}.{k}"
             self.declared(value, fake)
-        self.nodes.append(made)
-        return list(made.outputs) if several else made.outputs[0]
+        self.nodes.append(opaque_node)
+        return list(opaque_node.outputs) if several else opaque_node.outputs[0]
 
     def label(self, node: fx.Node) -> str:
-        """A name that says where in the module a call stands."""
+        """Return a unique name that tells where in the module a call stands."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         place = stack[-1][0] if stack else ""
         name = f"{place}/{node.name}" if place else node.name
@@ -229,72 +232,73 @@ class _Lowering:
         return name if self.labels[name] == 1 else f"{name}@{self.labels[name]}"
 
     def remember(self, node: fx.Node) -> None:
-        """Declare results, and let their nodes know what they are in the program."""
-        found, fake = self.values[node], node.meta.get("val")
-        pairs: list[tuple[Any, int | None, Any]] = [(found, None, fake)]
-        if isinstance(found, list):
-            fakes = list(fake) if isinstance(fake, (list, tuple)) else [None] * len(found)
-            pairs = [(v, k, f) for k, (v, f) in enumerate(zip(found, fakes, strict=False))]
-        for value, item, one in pairs:
+        """Declare the results of a call, and record in their nodes which results of the program they are."""
+        lowered, fake = self.values[node], node.meta.get("val")
+        pairs: list[tuple[Any, int | None, Any]] = [(lowered, None, fake)]
+        if isinstance(lowered, list):
+            fakes = list(fake) if isinstance(fake, (list, tuple)) else [None] * len(lowered)
+            pairs = [(v, k, f) for k, (v, f) in enumerate(zip(lowered, fakes, strict=False))]
+        for value, item, fake_result in pairs:
             maker = value.producer() if isinstance(value, ir.Value) else None
             if maker is None or SITE not in maker.meta:
                 continue
             results = maker.meta[SITE].results.setdefault(value.index(), [])
-            if not results and isinstance(one, torch.Tensor):
-                self.declared(value, one)
+            if not results and isinstance(fake_result, torch.Tensor):
+                self.declared(value, fake_result)
             results.append((node, item))
 
     # ---------------------------------------------------------------- outputs
 
     def finish(self) -> None:
-        """The results of the program, named as the module's own structure names them."""
-        given = self.captured.returned
-        for number, (name, argument) in enumerate(zip(self.names(len(given)), given, strict=True)):
+        """Add the results of the program, named by their place in the module's output structure."""
+        returned = self.captured.returned
+        for number, (name, argument) in enumerate(zip(self.names(len(returned)), returned, strict=True)):
             if not is_tensor(argument):
                 continue
-            made = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
-            made.meta[SITE] = Site(argument, operands={0: argument})
-            made.meta[OUTPUT] = number
-            self.nodes.append(made)
-            result = self.declared(made.outputs[0], argument.meta["val"])
+            identity = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
+            identity.meta[SITE] = Site(argument, operands={0: argument})
+            identity.meta[OUTPUT] = number
+            self.nodes.append(identity)
+            result = self.declared(identity.outputs[0], argument.meta["val"])
             result.name = name
             self.outputs.append(result)
 
     def names(self, count: int) -> list[str]:
-        """The names of the results, by where they stand in what forward returns."""
+        """Return the names of the results, by their place in the output of forward."""
         spec = self.captured.program.call_spec.out_spec
         if spec is None:
             return [f"output_{k}" for k in range(count)]
         paths, _ = tree_flatten_with_path(tree_unflatten(list(range(count)), _plain(spec)))
-        found: dict[int, str] = {k: plain_name(keystr(path)) for path, k in paths}
-        taken = {*(v.name for v in self.inputs), *self.initializers}
+        named: dict[int, str] = {k: plain_name(keystr(path)) for path, k in paths}
+        reserved = {*(v.name for v in self.inputs), *self.initializers}
         return [
-            name if name not in taken else f"{name}_out"
-            for name in (found.get(k) or f"output_{k}" for k in range(count))
+            name if name not in reserved else f"{name}_out"
+            for name in (named.get(k) or f"output_{k}" for k in range(count))
         ]
 
 
 def plain_name(path: str) -> str:
-    """The name of an output that stands there in what forward returns."""
+    """Return the name of the output at a key path in the result of forward."""
     words = "".join(c if c.isalnum() else " " for c in path).split()
     return "_".join(["output", *words] if not words or words[0].isdigit() else words)
 
 
 def _plain(spec: TreeSpec) -> TreeSpec:
-    """A structure of what has names for its parts: dictionaries for mappings of a class that gives torch no
-    names, lists for what holds nothing but tensors.
+    """Return a structure in which torch can name every part.
+
+    Mappings of a class without key paths become dictionaries. Other unknown classes become lists.
     """
     if spec.is_leaf():
         return spec
-    children, named = [_plain(child) for child in spec.children()], SUPPORTED_NODES.get(spec.type)
+    children, registered = [_plain(child) for child in spec.children()], SUPPORTED_NODES.get(spec.type)
     if isinstance(spec.type, type) and issubclass(spec.type, dict | list | tuple):
-        if named is None or named.flatten_with_keys_fn is not None:
+        if registered is None or registered.flatten_with_keys_fn is not None:
             return TreeSpec(spec.type, spec.context, children)
-        made = tree_unflatten(
+        filled = tree_unflatten(
             range(len(children)), TreeSpec(spec.type, spec.context, [treespec_leaf()] * len(children))
         )
-        if isinstance(made, dict):
-            return TreeSpec(dict, sorted(made, key=made.__getitem__), children)
+        if isinstance(filled, dict):
+            return TreeSpec(dict, sorted(filled, key=filled.__getitem__), children)
     return TreeSpec(list, None, children)
 
 
@@ -307,17 +311,17 @@ def _lazy(fake: torch.Tensor, read: Callable[[], torch.Tensor], known: bool = Tr
 
 
 def _arguments(node: fx.Node) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of a call by name, defaults included, and where each stands in it."""
+    """Return the arguments of a call by name, with defaults, and the place of each in the call."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
         letters = "abcdefgh"
         return dict(zip(letters, node.args, strict=False)), {
             x: (i,) for i, x in enumerate(letters[: len(node.args)])
         }
-    found: dict[str, Any] = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
-    paths: dict[str, Any] = {name: (name,) for name in found}
+    values: dict[str, Any] = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    paths: dict[str, Any] = {name: (name,) for name in values}
     for i, (argument, value) in enumerate(zip(schema.arguments, node.args, strict=False)):
-        found[argument.name], paths[argument.name] = value, (i,)
+        values[argument.name], paths[argument.name] = value, (i,)
     for name, value in node.kwargs.items():
-        found[name], paths[name] = value, (name,)
-    return found, paths
+        values[name], paths[name] = value, (name,)
+    return values, paths

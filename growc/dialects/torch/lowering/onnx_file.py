@@ -1,4 +1,4 @@
-"""A captured program as an ONNX file: what onnxruntime runs where a model is none itself."""
+"""ONNX file of a captured program, by which onnxruntime runs models that are no ONNX files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ NAME = "lowered.onnx"
 
 
 class LoweredFile:
-    """The file is written when it is asked for, one weight in memory at a time, and gone with this object."""
+    """A temporary ONNX file, removed with this object.
+
+    It is written on first use, with one weight in memory at a time.
+    """
 
     def __init__(self, captured: Captured, read: Read) -> None:
         self.captured, self.read = captured, read
 
     @cached_property
     def path(self) -> Path:
-        """Where it lies. Raises GrowError (G403) for calls that ONNX has no operator for."""
+        """The path of the file. Raises GrowError (G403) for calls without an ONNX operator."""
         model = lower(self.captured, self.read)
         require_runnable(model, "onnxruntime cannot run the model")
         folder, remove = scratch()
@@ -35,7 +38,7 @@ class LoweredFile:
 
 
 def require_runnable(model: ir.Model, message: str) -> None:
-    """Raises GrowError (G403) where there are calls in a model that ONNX has no operator for."""
+    """Check that every call of a model has an ONNX operator. Raises GrowError (G403) otherwise."""
     foreign = [node for node in model.graph if node.domain == OPAQUE]
     if not foreign:
         return

@@ -1,8 +1,8 @@
-"""What forward returns, after layers have gone, changed places or come again.
+"""Output structure of forward after layers were removed, moved or repeated.
 
-Needs: for every output of the model which result of the source it is, and the layer that it is of. Gives: the
-structure of the results, and what stands in it. Lists and tuples hold what layers there are; what has a
-name for each of its parts cannot.
+For every output of the model, the source's result and the layer must be known. From these follow the
+structure and its content. Lists and tuples hold one entry per layer. A structure with a name for each part
+cannot change.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from torch.utils._pytree import TreeSpec
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 OUTPUT = "growc.files.commit"
-"""Key of a node's `meta`: the number of the result of forward that it gives."""
+"""Key of a node's `meta`: the number of its result of forward."""
 
 Layer = tuple[int, int]
-"""A layer by run and position."""
+"""A layer, by run and position."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One thing that forward returns.
+    """One result of forward.
 
-    number: which result of the source. output: which output of the model; None for what is no tensor. layer:
-    the layer of the result that it is of. source: the layer of the source that this one comes from.
+    number: the number of the result in the source. output: the number of the model's output, or None for a
+    result that is no tensor. layer: its layer in the result. source: the layer of the source that this layer
+    comes from.
     """
 
     number: int
@@ -37,19 +38,19 @@ class Result:
 
 
 def arranged(spec: TreeSpec, found: Sequence[Result]) -> tuple[TreeSpec, list[Result]]:
-    """The structure of the results, and all of them in its order. Raises GrowError (G308)."""
+    """Return the structure of the results, and the results in its order. Raises GrowError (G308)."""
     return _filled(spec, 0, found)
 
 
 def _instances(
     spec: TreeSpec, first: int, found: Sequence[Result]
 ) -> Iterator[tuple[TreeSpec, list[Result]]]:
-    """A part of the structure, whose results are numbered from `first` on: once, or once for each layer."""
+    """Yield a part of the structure once, or once per layer. Its results are numbered from `first` on."""
     sources = {one.source for one in found if one.output is not None}
     whole = {one.number for one in found} == set(range(first, first + spec.num_leaves))
     if whole and len(sources) == 1 and sources != {None} and spec.num_children != 1:
-        for _, own in groupby(found, lambda one: one.layer):
-            yield _filled(spec, first, list(own))
+        for _, layer_results in groupby(found, lambda one: one.layer):
+            yield _filled(spec, first, list(layer_results))
     else:
         yield _filled(spec, first, found)
 
@@ -67,16 +68,16 @@ def _filled(spec: TreeSpec, first: int, found: Sequence[Result]) -> tuple[TreeSp
     numbers: list[int] = []
     children: list[TreeSpec] = []
     order: list[Result] = []
-    for number, own in groupby(found, child_of):
-        for made, results in _instances(spec.child(number), starts[number], list(own)):
+    for number, members in groupby(found, child_of):
+        for child_spec, results in _instances(spec.child(number), starts[number], list(members)):
             numbers.append(number)
-            children.append(made)
+            children.append(child_spec)
             order += results
     for number, child in enumerate(spec.children()):
         if not child.num_leaves:
-            at = sum(n < number for n in numbers)
-            numbers.insert(at, number)
-            children.insert(at, child)
+            position = sum(n < number for n in numbers)
+            numbers.insert(position, number)
+            children.insert(position, child)
     if spec.type not in (list, tuple) and numbers != list(range(spec.num_children)):
         message = "the result of forward has a name for what each layer gives, and the layers are others now"
         raise GrowError(Diagnostic("G308", message, notes=(f"it is a `{spec.type.__name__}`",)))
@@ -84,9 +85,9 @@ def _filled(spec: TreeSpec, first: int, found: Sequence[Result]) -> tuple[TreeSp
 
 
 def with_constants(found: Sequence[Result], constants: Mapping[int, object]) -> list[Result]:
-    """The results with those among them that are no tensors, by their numbers."""
-    made = list(found)
+    """Return the results together with the constant ones, which are no tensors, at their places."""
+    results = list(found)
     for number in sorted(constants):
-        behind = (k for k, one in enumerate(made) if one.number > number)
-        made.insert(next(behind, len(made)), Result(number))
-    return made
+        later = (k for k, one in enumerate(results) if one.number > number)
+        results.insert(next(later, len(results)), Result(number))
+    return results

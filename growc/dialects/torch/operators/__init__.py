@@ -1,1 +1,1 @@
-"""Everything that growc knows of an ATen operator: how each is lowered."""
+"""Lowering rules for ATen operators."""

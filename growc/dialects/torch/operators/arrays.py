@@ -1,4 +1,4 @@
-"""Between torch's tensors and arrays of the same elements, bfloat16 and float8 included."""
+"""Conversion between torch tensors and numpy arrays, including bfloat16 and float8."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ CARRIED: dict[str, tuple[Any, Any]] = {
     "float8_e5m2": (np.uint8, ml_dtypes.float8_e5m2),
     "float8_e8m0fnu": (np.uint8, ml_dtypes.float8_e8m0fnu),
 }
-"""Types that torch does not hand to numpy: as what they are handed over, and what they then are."""
+"""Dtypes that torch cannot convert to numpy, each with the integer type that carries it and its ml_dtypes
+type.
+"""
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """A torch tensor as an array; the memory is shared where it can be."""
+    """Return a torch tensor as an array. The memory is shared if possible."""
     import torch
 
     plain = tensor.detach().cpu().resolve_conj().contiguous()
@@ -34,7 +36,7 @@ def to_numpy(tensor: torch.Tensor) -> Array:
 
 
 def to_torch(array: Array) -> torch.Tensor:
-    """An array as a torch tensor; the memory is shared."""
+    """Return an array as a torch tensor. The memory is shared if possible."""
     import torch
 
     for name, (carrier, kind) in CARRIED.items():
@@ -45,17 +47,17 @@ def to_torch(array: Array) -> torch.Tensor:
 
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """Real numbers of 16 bits and fewer as float32; others as they are."""
+    """Return a tensor of floats of 16 bits or fewer as float32, and any other tensor unchanged."""
     return tensor.float() if tensor.is_floating_point() and tensor.itemsize < 4 else tensor
 
 
 def moved(tensor: torch.Tensor) -> torch.Tensor:
-    """A weight whose real numbers are moved by half a unit of their last place: what storing it costs."""
+    """Return a weight with floats moved by half a unit in the last place: the rounding error of storage."""
     if not tensor.is_floating_point():
         return tensor
     return to_torch(nudged(to_numpy(tensor))).to(tensor.device)
 
 
 def name_of(kind: torch.dtype) -> str:
-    """`float32`: what numpy and ml_dtypes call a type of torch."""
+    """Return the name of a torch dtype in numpy and ml_dtypes, such as `float32`."""
     return str(kind).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""Rows that read an axis as a whole."""
+"""Rows of operators that read whole axes: reductions, sorting, pooling."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def _reduced(at: Call, op: str, value: ir.Value, axes: list[int], keep: bool) ->
 
 
 def reduce(at: Call, x: Operand, op: str, dim: Dims = None, keepdim: bool = False) -> ir.Value:
-    """Sums, means, extremes of axes, or of everything."""
+    """Reduce axes, or all of them, by sum, mean or extreme."""
     if at.rank(x) == 0:
         return at.tensor(x, at.dtype)
     return _reduced(at, op, at.tensor(x, at.dtype), at.axes(dim, x), keepdim)
 
 
 def logical(at: Call, x: Operand, op: str, dim: Dims = None, keepdim: bool = False) -> ir.Value:
-    """Whether anything is not zero, or nothing is."""
+    """Lower `any` and `all`: whether some or all elements are non-zero."""
     numbers = at.cast(at.tensor(x, torch.bool), torch.int32)
     return at.cast(_reduced(at, op, numbers, at.axes(dim, x), keepdim), torch.bool)
 
 
 def vector_norm(at: Call, x: Operand, p: float | None, dim: Dims = None, keepdim: bool = False) -> ir.Value:
-    """The length of vectors, in the sum of squares or of magnitudes."""
+    """Return the L2 or L1 norm along axes."""
     op = {1.0: "ReduceL1", 2.0: "ReduceL2"}.get(2 if p is None else p)
     if op is None:
         raise UnknownError
@@ -37,19 +37,19 @@ def vector_norm(at: Call, x: Operand, p: float | None, dim: Dims = None, keepdim
 
 
 def cumsum(at: Call, x: Operand, dim: int) -> ir.Value:
-    """Sums of what came before."""
+    """Return cumulative sums."""
     return at.add("CumSum", at.tensor(x, at.dtype), at.constant(at.axis(dim, x)))
 
 
 def extreme(at: Call, x: Operand, kind: str, dim: int, keepdim: bool) -> list[ir.Value]:
-    """The largest or smallest element, and its number."""
+    """Return the largest or smallest element, and its index."""
     axis, value = at.axis(dim, x), at.tensor(x)
     number = at.add(f"Arg{kind}", value, axis=axis, keepdims=int(keepdim))
     return [_reduced(at, f"Reduce{kind}", value, [axis], keepdim), number]
 
 
 def arg_extreme(at: Call, x: Operand, op: str, dim: int | None, keepdim: bool) -> ir.Value:
-    """The number of the largest or smallest element."""
+    """Return the index of the largest or smallest element."""
     if dim is None:
         flat = at.add("Reshape", at.tensor(x), at.constant([-1]))
         return at.add(op, flat, axis=0, keepdims=0)
@@ -57,20 +57,20 @@ def arg_extreme(at: Call, x: Operand, op: str, dim: int | None, keepdim: bool) -
 
 
 def topk(at: Call, x: Operand, k: Size, dim: int, largest: bool, sorted_: bool) -> list[ir.Value]:
-    """The largest or smallest elements, and their numbers."""
+    """Return the largest or smallest elements, and their indices."""
     options = {"axis": at.axis(dim, x), "largest": int(largest), "sorted": int(sorted_)}
     return at.several("TopK", at.tensor(x), at.ints([k], "k"), outputs=2, **options)
 
 
 def sort(at: Call, x: Operand, dim: int, descending: bool) -> list[ir.Value]:
-    """All elements in order, and their numbers."""
+    """Return all elements in sorted order, and their indices."""
     axis = at.axis(dim, x)
     count = at.shape(at.tensor(x), axis, axis + 1)
     return at.several("TopK", at.tensor(x), count, outputs=2, axis=axis, largest=int(descending))
 
 
 def argsort(at: Call, x: Operand, dim: int, descending: bool) -> ir.Value:
-    """The numbers of all elements in order."""
+    """Return the indices of all elements in sorted order."""
     return sort(at, x, dim, descending)[1]
 
 
@@ -89,11 +89,11 @@ def pool(
     ceil_mode: bool = False,
     count_include_pad: bool | None = None,
 ) -> ir.Value | list[ir.Value]:
-    """Means or largest elements of windows."""
+    """Return means or largest elements of windows."""
     if at.rank(x) != space + 2:
         raise UnknownError
     window = spread(kernel_size, space)
-    made = at.add(
+    pooled = at.add(
         op,
         at.tensor(x),
         kernel_shape=window,
@@ -103,26 +103,27 @@ def pool(
         ceil_mode=int(ceil_mode),
         count_include_pad=None if count_include_pad is None else int(count_include_pad),
     )
-    return _first(at, made)
+    return _first(at, pooled)
 
 
 def adaptive_pool(
     at: Call, x: Operand, output_size: Sequence[int], statistic: str = "Mean"
 ) -> ir.Value | list[ir.Value]:
-    """Means or largest elements of windows, so many that a given number of them covers the image.
+    """Return means or largest elements of windows, of which a given number covers the image.
 
-    Where they overlap, one axis after the other: window k of n sizes goes from ⌊k·size/n⌋ to ⌈(k+1)·size/n⌉.
+    Windows that may overlap are computed one axis after the other. Window k of n goes from ⌊k·size/n⌋ to
+    ⌈(k+1)·size/n⌉.
     """
     space, value = len(output_size), at.tensor(x)
     if at.rank(x) != space + 2:
         raise UnknownError
-    whole = {"Mean": "Average", "Max": "Max"}[statistic]
+    operator = {"Mean": "Average", "Max": "Max"}[statistic]
     if all(s == 1 for s in output_size):
-        return _first(at, at.add(f"Global{whole}Pool", value))
+        return _first(at, at.add(f"Global{operator}Pool", value))
     pairs = [(at.fixed(x, k), count) for k, count in enumerate(output_size, start=2)]
     if not any(size % count for size, count in pairs):
         window = [size // count for size, count in pairs]
-        return _first(at, at.add(f"{whole}Pool", value, kernel_shape=window, strides=window))
+        return _first(at, at.add(f"{operator}Pool", value, kernel_shape=window, strides=window))
     for axis, (size, count) in enumerate(pairs, start=2):
         parts: list[ir.Value] = []
         for k in range(count):
@@ -134,7 +135,7 @@ def adaptive_pool(
 
 
 def _first(at: Call, made: ir.Value) -> ir.Value | list[ir.Value]:
-    """The one result of a call, or the first of several where nothing asks for another one: for places."""
+    """Return the only result of a call, or the first of several if the others (indices) are unused."""
     if not isinstance(at.result, (list, tuple)):
         return made
     if any(user.args[1] for user in at.node.users):

@@ -1,7 +1,7 @@
-"""One call of an FX graph while it is lowered: what it was given, and the nodes that stand for it.
+"""One call of an FX graph while it is lowered, with its arguments and the nodes that replace it.
 
 Rules (growc.dialects.torch.operators.table) are written with it. A literal of the call that becomes an
-operand or an attribute stays traceable: the node that takes it remembers which argument it was
+operand or an attribute stays traceable. The node that takes it records the argument it comes from
 (`Site.carried`), so that a change of the operand can be written back into the call.
 """
 
@@ -24,17 +24,17 @@ SITE = "growc.fx"
 """Key of a node's `meta`: its `Site`."""
 
 Path = tuple[int | str, ...]
-"""Where a literal stands among the arguments of a call: (1,), or ("dim",)."""
+"""The path of a literal among the arguments of a call: (1,), or ("dim",)."""
 
 
 Size = int | fx.Node
 """A size: a number, or the call that gives it."""
 
 Extents = int | Sequence[int]
-"""One for each axis of an image, or one for all of them."""
+"""One number for each axis of an image, or one for all of them."""
 
 Dims = int | Sequence[int] | None
-"""Numbers of axes, from the end where they are negative; None: all axes."""
+"""Axis numbers, counted from the end if negative. None stands for all axes."""
 
 Operand = fx.Node | float
 """A tensor, or a number."""
@@ -44,8 +44,9 @@ Given = Size | ir.Value
 
 
 class Place(NamedTuple):
-    """Where a literal went: an operand or attribute of a node, its first element there, and how many it has;
-    None: all that follow.
+    """The place of a literal: an operand or attribute of a node, its first element there, and its length.
+
+    A length of None stands for all following elements.
     """
 
     where: int | str
@@ -55,11 +56,12 @@ class Place(NamedTuple):
 
 @dataclass(eq=False)
 class Site:
-    """The call that a node comes from, and the literals of the call that it took.
+    """The call that a node comes from, and the literals of the call that the node holds.
 
-    results: for outputs of the node, what they are in the FX graph: a call, or item `k` of it.
-    operands: for operands of the node, the arguments of the call that they are.
-    implied: operands and attributes that are sizes of the call's tensors: the call does not say them.
+    carried: for paths of literals, their places in the node.
+    results: for outputs of the node, their counterparts in the FX graph: a call, or item `k` of it.
+    operands: for operands of the node, the arguments of the call that they come from.
+    implied: operands and attributes that are sizes of the call's tensors. No argument states them.
     """
 
     node: fx.Node
@@ -87,60 +89,60 @@ TYPES: Mapping[torch.dtype, ir.DataType] = {
 DTYPES = {kind: dtype for dtype, kind in TYPES.items()}
 
 LAST = (1 << 63) - 1
-"""Where a slice ends that takes everything."""
+"""The end of a slice that takes everything: the largest int64."""
 
 
 class UnknownError(Exception):
-    """A call that the rule of its operator does not understand."""
+    """A call that the rule of its operator does not support."""
 
 
 @dataclass
 class Call(Lowering):
-    """A call: `node`, and its arguments by the names of the operator's schema."""
+    """A call: its `node`, and its arguments by the names in the operator's schema."""
 
     node: fx.Node = field(kw_only=True)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
     program: Any = None
     tracked: dict[ir.Value, tuple[Path, int, int | None]] = field(default_factory=dict)
-    """Operands made of literals: the argument, the first element that is its, and how many are."""
+    """Operands that contain literals, with the argument, its first element there, and its length."""
     implied: set[ir.Value] = field(default_factory=set)
-    """Operands with sizes of tensors in them, as numbers."""
+    """Operands that contain sizes of tensors as numbers."""
 
     # ---------------------------------------------------------------- making nodes
 
     def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
-        """As in Lowering; the node remembers the call and the literals that are its operands.
+        """Add a node as in Lowering. The node records the call, and the literals among its operands.
 
-        Operands that are None behind all others are left out.
+        Trailing operands that are None are omitted.
         """
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        made = super().several(op, *inputs, outputs=outputs, **attributes)
+        results = super().several(op, *inputs, outputs=outputs, **attributes)
         site = Site(self.node)
         values = {n: self.program.values.get(n) for n in self.node.all_input_nodes}
-        given = {v: n for n, v in values.items() if isinstance(v, ir.Value)}
+        node_of_value = {v: n for n, v in values.items() if isinstance(v, ir.Value)}
         for i, value in enumerate(inputs):
             if value is not None and value in self.tracked:
                 path, first, count = self.tracked[value]
                 site.carried[path] = Place(i, first, count)
-            if value is not None and value in given:
-                site.operands[i] = given[value]
+            if value is not None and value in node_of_value:
+                site.operands[i] = node_of_value[value]
             if value is not None and value in self.implied:
                 site.implied.add(i)
         self.made[-1].meta[SITE] = site
         if len(self.made) > 1:
             self.made[-1].name = f"{self.name}.{len(self.made)}"
-        return made
+        return results
 
     def implies(self, value: ir.Value, attribute: str) -> None:
-        """An attribute of the node that makes `value` is a size of the call's tensors."""
+        """Record that an attribute of the node that makes `value` is a size of the call's tensors."""
         node = value.producer()
         assert node is not None
         node.meta[SITE].implied.add(attribute)
 
     def follows(self, value: ir.Value, **arguments: str) -> ir.Value:
-        """Arguments of the call (keys) follow attributes (by name) of the node that makes `value`."""
+        """Link arguments of the call (keys) to attributes (values) of the node that makes `value`."""
         node = value.producer()
         assert node is not None
         for argument, attribute in arguments.items():
@@ -148,7 +150,7 @@ class Call(Lowering):
                 node.meta[SITE].carried[self.paths[argument]] = Place(attribute)
         return value
 
-    # ---------------------------------------------------------------- what is given
+    # ---------------------------------------------------------------- arguments
 
     @property
     def result(self) -> Any:
@@ -157,36 +159,36 @@ class Call(Lowering):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the result; of the first of several."""
+        """The dtype of the result, or of the first of several results."""
         value = self.result[0] if isinstance(self.result, (list, tuple)) else self.result
         return dtype_of(value)
 
     def sizes(self, argument: Operand | None = None) -> list[int | torch.SymInt]:
-        """The sizes of a tensor argument, or of the result: numbers and symbols."""
+        """Return the sizes of a tensor argument, or of the result: numbers and symbols."""
         node = self.node if argument is None else argument
         assert isinstance(node, fx.Node)
         return sizes_of(node.meta["val"])
 
     def rank(self, argument: Operand | None = None) -> int:
-        """The number of axes of a tensor argument, or of the result."""
+        """Return the number of axes of a tensor argument, or of the result."""
         return len(self.sizes(argument))
 
     def fixed(self, argument: Operand, axis: int) -> int:
-        """A size that is a number. Raises UnknownError where it is a symbol."""
+        """Return a size as a number. Raises UnknownError if it is a symbol."""
         size = self.sizes(argument)[axis]
         if not isinstance(size, int):
             raise UnknownError
         return size
 
     def axis(self, dim: object, argument: Operand | None = None, extra: int = 0) -> int:
-        """A dim counted from the front."""
+        """Return a dim counted from the front. `extra` counts axes that the call adds."""
         if not isinstance(dim, int):
             raise UnknownError
         rank = self.rank(argument) + extra
         return dim % rank if rank else 0
 
     def axes(self, dims: Dims, argument: Operand) -> list[int]:
-        """Dims counted from the front; all of them where none are given."""
+        """Return dims counted from the front, or all dims if none are given."""
         rank = self.rank(argument)
         if dims is None or dims == []:
             return list(range(rank))
@@ -195,40 +197,40 @@ class Call(Lowering):
     # ---------------------------------------------------------------- operands
 
     def tensor(self, argument: Operand, dtype: torch.dtype | None = None, name: str = "") -> ir.Value:
-        """A tensor or number of the call as an operand, in a type where that is given.
+        """Return a tensor or number of the call as an operand, cast to `dtype` if that is given.
 
-        `name`: of the argument, so that a number is traceable.
+        name: the argument's name, by which a number stays traceable.
         """
         if isinstance(argument, fx.Node):
             value: ir.Value = self.program.value(argument)
-            given = argument.meta["val"]
-            if not isinstance(given, torch.Tensor):
+            fake = argument.meta["val"]
+            if not isinstance(fake, torch.Tensor):
                 value = self.add("Squeeze", value, self.constant([0]))
-            own = dtype_of(given)
+            current = dtype_of(fake)
         else:
-            own = dtype or (torch.float32 if isinstance(argument, float) else torch.int64)
-            return self.took(self.constant(argument, own), name)
-        if dtype is None or dtype is own:
+            current = dtype or (torch.float32 if isinstance(argument, float) else torch.int64)
+            return self.took(self.constant(argument, current), name)
+        if dtype is None or dtype is current:
             return value
-        if dtype.is_complex or own.is_complex:
+        if dtype.is_complex or current.is_complex:
             return self.add("aten::to", value, to=element(dtype))
         return self.cast(value, dtype)
 
     def maybe(self, argument: Operand | None, dtype: torch.dtype | None = None) -> ir.Value | None:
-        """As `tensor`; None stays."""
+        """Return an argument as `tensor` does, or None for None."""
         return None if argument is None else self.tensor(argument, dtype)
 
     def cast(self, value: ir.Value, dtype: torch.dtype | None) -> ir.Value:
-        """A value in another type."""
+        """Return a value cast to another dtype."""
         return self.add("Cast", value, to=element(dtype))
 
     def constant(self, numbers: Any, dtype: torch.dtype = torch.int64) -> ir.Value:
-        """A constant that is no literal of the call."""
-        made: ir.Value = self.program.constant(np.asarray(numbers), dtype)
-        return made
+        """Return a constant that is no literal of the call."""
+        value: ir.Value = self.program.constant(np.asarray(numbers), dtype)
+        return value
 
     def ints(self, numbers: Given | Sequence[Given], argument: str = "") -> ir.Value:
-        """Numbers, symbols and sizes as one operand with one axis; `argument`: the call's, where they are."""
+        """Return numbers, symbols and sizes as one 1-D operand. `argument` is the argument that they are."""
         items = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
         parts: list[ir.Value] = []
         run: list[int] = []
@@ -241,75 +243,78 @@ class Call(Lowering):
                 run = []
             if item is not None:
                 parts.append(item if isinstance(item, ir.Value) else self.program.value(item))
-        made = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
+        joined = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
         if any(part in self.implied for part in parts):
-            self.implied.add(made)
-        return self.took(made, argument)
+            self.implied.add(joined)
+        return self.took(joined, argument)
 
     def took(self, value: ir.Value, argument: str, first: int = 0, count: int | None = None) -> ir.Value:
-        """An operand that has an argument of the call in it, in `count` elements from `first` on."""
+        """Record that `count` elements of an operand, from `first` on, are an argument of the call."""
         if argument in self.paths:
             self.tracked[value] = self.paths[argument], first, count
         return value
 
     def shape(self, value: ir.Value, start: int = 0, end: int | None = None) -> ir.Value:
-        """Sizes of a value at run time; those of what is stored are numbers."""
+        """Return the sizes of a value at run time. Those of a stored tensor are numbers."""
         if is_stored(value) and value.shape is not None and value.shape.is_static():
-            made = self.constant([int(d) for d in value.shape][start:end])  # type: ignore[arg-type]
-            self.implied.add(made)
-            return made
+            sizes = self.constant([int(d) for d in value.shape][start:end])  # type: ignore[arg-type]
+            self.implied.add(sizes)
+            return sizes
         return self.add("Shape", value, start=start, end=end)
 
     def fitting(self, *parts: ir.Value) -> ir.Value:
-        """Sizes, end to end, that operands of one call must have to fit each other: it does not say them."""
-        made = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
-        self.implied.add(made)
-        return made
+        """Join sizes that follow from other operands of the call. No argument states them."""
+        joined = parts[0] if len(parts) == 1 else self.add("Concat", *parts, axis=0)
+        self.implied.add(joined)
+        return joined
 
     def size(self, argument: Operand, axis: int) -> int | ir.Value:
-        """The size of one axis: its number, or what it is at run time."""
+        """Return the size of one axis: a number, or a value at run time."""
         size = self.sizes(argument)[axis]
         return size if isinstance(size, int) else self.shape(self.tensor(argument), axis, axis + 1)
 
     def ones(
         self, sizes: Sequence[object], dtype: torch.dtype, argument: str = "", fill: float = 1.0
     ) -> ir.Value:
-        """A constant parameter in the place of one that the call leaves out."""
+        """Return a constant parameter in place of one that the call omits."""
         known = [s for s in sizes if isinstance(s, int)]
         if len(known) < len(sizes):
             raise UnknownError
-        made: ir.Value = self.program.constant(np.full(known, fill), dtype)
-        made.meta[ASSUMED] = True
-        return self.took(made, argument)
+        parameter: ir.Value = self.program.constant(np.full(known, fill), dtype)
+        parameter.meta[ASSUMED] = True
+        return self.took(parameter, argument)
 
 
 def is_stored(value: ir.Value) -> bool:
-    """Whether a value is a stored tensor, or made of such alone."""
+    """Whether a value is a stored tensor, or computed from stored tensors alone."""
 
     def operands(made: ir.Value) -> Iterator[ir.Value]:
         node = made.producer()
         if made.const_value is None and node is not None:
             yield from (v for v in node.inputs if v is not None)
 
-    behind = walk([value], operands)
-    return all(v.const_value is not None or v.producer() is not None for v in behind)
+    ancestors = walk([value], operands)
+    return all(v.const_value is not None or v.producer() is not None for v in ancestors)
 
 
 def element(dtype: torch.dtype | None) -> int:
-    """onnx's number of a type. Raises UnknownError where it has none."""
+    """Return the ONNX number of a dtype. Raises UnknownError if there is none."""
     if dtype is None or dtype not in TYPES:
         raise UnknownError
     return int(TYPES[dtype])
 
 
 def sizes_of(value: torch.Tensor) -> list[int | torch.SymInt]:
-    """The sizes of a fake tensor: numbers and symbols. A symbol that torch found to be one number is that."""
+    """Return the sizes of a fake tensor: numbers and symbols.
+
+    A symbol that torch has fixed to a number is returned as that number.
+    """
     fixed = (s if isinstance(s, int) else s.node.expr for s in value.shape)
     return [int(f) if getattr(f, "is_number", True) else s for f, s in zip(fixed, value.shape, strict=True)]
 
 
 def dtype_of(value: object) -> torch.dtype:
-    """The type of a fake value; symbols are whole numbers, or float64."""
+    """Return the dtype of a fake value. Symbols are bool, int64 or float64."""
     if isinstance(value, torch.Tensor):
         return value.dtype
     if isinstance(value, (bool, torch.SymBool)):
@@ -318,7 +323,7 @@ def dtype_of(value: object) -> torch.dtype:
 
 
 def promoted(given: Sequence[Any]) -> torch.dtype:
-    """The type in which torch compares operands."""
+    """Return the dtype in which torch compares operands."""
     values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in given]
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     if len(values) == 1 or not tensors:

@@ -1,6 +1,6 @@
-"""Rows on complex numbers. ONNX has no operators on these: the analysis alone knows what they are lowered to.
+"""Rows for complex numbers. ONNX has no operators for them; only the analysis knows the lowered operators.
 
-A map of units has real factors, so what a linear operator does to it is the same on complex numbers.
+An index map has real factors, so linear operators treat it in the same way on complex numbers.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ KNOWN = """
 
 
 def understood(node: fx.Node) -> bool:
-    """Whether a call is on real numbers, or of an operator whose row knows complex ones."""
+    """Whether a call is on real numbers, or its operator has a row for complex ones."""
     values = [n.meta.get("val") for n in (node, *node.all_input_nodes)]
-    several = [v for value in values for v in (value if isinstance(value, (list, tuple)) else [value])]
-    plain = not any(isinstance(v, torch.Tensor) and v.is_complex() for v in several)
-    return plain or _kind(node) in KNOWN.split()
+    flat = [v for value in values for v in (value if isinstance(value, (list, tuple)) else [value])]
+    real = not any(isinstance(v, torch.Tensor) and v.is_complex() for v in flat)
+    return real or _kind(node) in KNOWN.split()
 
 
 def analysed(at: Call, x: Operand, y: Operand | None = None) -> ir.Value:
-    """What the analysis knows by the call's own name."""
+    """Lower a call to an operator of its own name, which only the analysis knows."""
     return at.add(f"aten::{_kind(at.node).strip('_')}", at.tensor(x), at.maybe(y), to=element(at.dtype))
 
 
@@ -46,7 +46,7 @@ def transform(
     dim: Dims = None,
     norm: str | None = None,
 ) -> ir.Value:
-    """A Fourier transform along one axis, or several."""
+    """Lower a Fourier transform along one or several axes."""
     sizes = ([] if n is None else [n]) if s is None else list(s)
     if dim is None:
         dim = range(-len(sizes), 0) if sizes else range(at.rank(x))
@@ -63,7 +63,10 @@ def transform_plain(
     onesided: bool = False,
     last_dim_size: Size | None = None,
 ) -> ir.Value:
-    """The same, of complex numbers, of real ones, or back to these, whose last axis has a size."""
+    """Lower torch's internal Fourier transforms: complex, from real numbers, or back to real numbers.
+
+    `last_dim_size` is set for the way back to real numbers.
+    """
     sizes = [0] * len(dim) if last_dim_size is None else [*[0] * (len(dim) - 1), last_dim_size]
     half = int(onesided) if last_dim_size is None else -1
     way = f"{normalization}" if forward is None else f"{normalization} {forward}"
@@ -73,14 +76,17 @@ def transform_plain(
 def _fourier(
     at: Call, x: Operand, dims: Sequence[int], sizes: Sequence[Size], half: int, way: str
 ) -> ir.Value:
-    """`half`: 1 where half of the frequencies of the last axis are left, -1 where it comes out of these."""
-    axes, given = [at.axis(d, x) for d in dims], [max(size, 0) for size in sizes if isinstance(size, int)]
-    if len(given) < len(sizes):
+    """Lower a Fourier transform.
+
+    half: 1 keeps half of the last axis's frequencies, -1 is the inverse of that, 0 is a full transform.
+    """
+    axes, numbers = [at.axis(d, x) for d in dims], [max(size, 0) for size in sizes if isinstance(size, int)]
+    if len(numbers) < len(sizes):
         raise UnknownError
     if not axes:
         return at.tensor(x, at.dtype)
-    told = {"axes": axes, "sizes": given, "half": half, "to": element(at.dtype)}
-    return at.add("aten::fft", at.tensor(x), **told, kind=f"{_kind(at.node)} {way}")
+    attributes = {"axes": axes, "sizes": numbers, "half": half, "to": element(at.dtype)}
+    return at.add("aten::fft", at.tensor(x), **attributes, kind=f"{_kind(at.node)} {way}")
 
 
 def _kind(node: fx.Node) -> str:

@@ -1,4 +1,4 @@
-"""Rows that multiply and sum."""
+"""Rows of contractions: matrix products, convolutions, attention."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from growc.dialects.torch.operators.call import Call, Extents, Operand, UnknownE
 
 
 def linear(at: Call, x: Operand, weight: Operand, bias: Operand | None = None) -> ir.Value:
-    """A product with a matrix that is stored as (out, in), and a bias."""
-    turned = at.tensor(weight)
+    """A product with a matrix stored as (out, in), plus a bias."""
+    transposed = at.tensor(weight)
     if at.rank(weight) == 2:
-        turned = at.add("Transpose", turned, perm=[1, 0])
-    made = at.add("MatMul", at.tensor(x), turned)
-    return made if bias is None else at.add("Add", made, at.tensor(bias))
+        transposed = at.add("Transpose", transposed, perm=[1, 0])
+    product = at.add("MatMul", at.tensor(x), transposed)
+    return product if bias is None else at.add("Add", product, at.tensor(bias))
 
 
 def addmm(
@@ -27,15 +27,15 @@ def addmm(
     alpha: Operand = 1,
 ) -> ir.Value:
     """beta · x + alpha · a·b."""
-    made = at.add("MatMul", at.tensor(mat1), at.tensor(mat2))
+    product = at.add("MatMul", at.tensor(mat1), at.tensor(mat2))
     if alpha != 1:
-        made = at.add("Mul", made, at.tensor(alpha, at.dtype, "alpha"))
+        product = at.add("Mul", product, at.tensor(alpha, at.dtype, "alpha"))
     if beta == 0:
-        return made
+        return product
     bias = at.tensor(x)
     if beta != 1:
         bias = at.add("Mul", bias, at.tensor(beta, at.dtype, "beta"))
-    return at.add("Add", made, bias)
+    return at.add("Add", product, bias)
 
 
 def bilinear(
@@ -43,8 +43,8 @@ def bilinear(
 ) -> ir.Value:
     """A product of two vectors and a tensor."""
     left = at.add("Einsum", at.tensor(input1), at.tensor(weight), equation="...i,oij->...oj")
-    made = at.add("Einsum", left, at.tensor(input2), equation="...oj,...j->...o")
-    return made if bias is None else at.add("Add", made, at.tensor(bias))
+    product = at.add("Einsum", left, at.tensor(input2), equation="...oj,...j->...o")
+    return product if bias is None else at.add("Add", product, at.tensor(bias))
 
 
 def einsum(at: Call, equation: str, tensors: Sequence[Operand]) -> ir.Value:
@@ -67,13 +67,13 @@ def conv(
     kernel = [at.fixed(weight, k + 2) for k in range(space)]
     strides, dilations = spread(stride, space), spread(dilation, space)
     pads = _pads(padding, kernel, dilations)
-    value, flat = at.tensor(x), at.rank(x) == space + 1
-    if flat:
+    value, unbatched = at.tensor(x), at.rank(x) == space + 1
+    if unbatched:
         value = at.add("Unsqueeze", value, at.constant([0]))
     options = {"strides": strides, "pads": pads, "dilations": dilations, "kernel_shape": kernel}
-    made = at.add("Conv", value, at.tensor(weight), at.maybe(bias), group=groups, **options)
-    at.follows(made, groups="group")
-    return at.add("Squeeze", made, at.constant([0])) if flat else made
+    output = at.add("Conv", value, at.tensor(weight), at.maybe(bias), group=groups, **options)
+    at.follows(output, groups="group")
+    return at.add("Squeeze", output, at.constant([0])) if unbatched else output
 
 
 def _pads(padding: Extents | str, kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
@@ -84,7 +84,7 @@ def _pads(padding: Extents | str, kernel: Sequence[int], dilations: Sequence[int
 
 
 def spread(given: Extents | str, count: int) -> list[int]:
-    """One number for all axes, or one for each."""
+    """Return one number per axis, from one number for all axes or one for each."""
     items = [given] if isinstance(given, int) else given
     numbers = [n for n in items if isinstance(n, int)]
     if len(numbers) < len(items):
@@ -107,7 +107,7 @@ def conv_transpose(
     space = at.rank(weight) - 2
     if at.rank(x) != space + 2:
         raise UnknownError
-    made = at.add(
+    output = at.add(
         "ConvTranspose",
         at.tensor(x),
         at.tensor(weight),
@@ -119,7 +119,7 @@ def conv_transpose(
         group=groups,
         kernel_shape=[at.fixed(weight, k + 2) for k in range(space)],
     )
-    return at.follows(made, groups="group")
+    return at.follows(output, groups="group")
 
 
 def attention(
@@ -133,20 +133,20 @@ def attention(
     scale: Operand | None = None,
     enable_gqa: bool = False,
 ) -> ir.Value:
-    """softmax(q·k·scale + mask)·v; grouped heads only where the call allows them."""
+    """softmax(q·k·scale + mask)·v. Grouped heads need `enable_gqa`."""
     if dropout_p or not (scale is None or isinstance(scale, float)):
         raise UnknownError
     rank = at.rank(query)
     if rank not in (3, 4) or any(at.rank(a) != rank for a in (key, value)):
         raise UnknownError
     if not enable_gqa and rank == 4 and len({str(at.sizes(a)[1]) for a in (query, key, value)}) > 1:
-        raise UnknownError  # heads that are broadcast
+        raise UnknownError  # torch would broadcast the heads
     operands = [at.tensor(a) for a in (query, key, value)]
     mask = at.maybe(attn_mask)
     if rank == 3:
         operands = [at.add("Unsqueeze", v, at.constant([1])) for v in operands]
         if mask is not None and at.rank(attn_mask) == 3:
             mask = at.add("Unsqueeze", mask, at.constant([1]))
-    made = at.add("Attention", *operands, mask, scale=scale, is_causal=int(is_causal))
-    at.follows(made, scale="scale")
-    return at.add("Squeeze", made, at.constant([1])) if rank == 3 else made
+    output = at.add("Attention", *operands, mask, scale=scale, is_causal=int(is_causal))
+    at.follows(output, scale="scale")
+    return at.add("Squeeze", output, at.constant([1])) if rank == 3 else output

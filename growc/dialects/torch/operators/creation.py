@@ -1,4 +1,4 @@
-"""Rows that make tensors out of sizes and numbers."""
+"""Rows of operators that create tensors from sizes and numbers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from growc.dialects.torch.operators.call import TYPES, Call, Operand, Size, Unkn
 
 
 def full(at: Call, size: Sequence[Size], fill_value: Operand) -> ir.Value:
-    """One number everywhere."""
+    """A tensor filled with one number."""
     return _everywhere(at, at.ints(size, "size"), fill_value)
 
 
 def full_like(at: Call, x: Operand, fill_value: Operand) -> ir.Value:
-    """One number everywhere, in the sizes of another tensor."""
+    """A tensor filled with one number, in the shape of another tensor."""
     return _everywhere(at, at.shape(at.tensor(x)), fill_value)
 
 
@@ -36,7 +36,7 @@ def _one(at: Call, number: Operand) -> ir.TensorProtocol:
 
 
 def linspace(at: Call, start: Operand, end: Operand, steps: Operand) -> ir.Value:
-    """Numbers from a start to an end."""
+    """Evenly spaced numbers from a start to an end."""
     if isinstance(start, fx.Node) or isinstance(end, fx.Node) or not isinstance(steps, int):
         raise UnknownError
     numbers = torch.linspace(start, end, steps, dtype=at.dtype)

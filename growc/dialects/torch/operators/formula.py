@@ -1,13 +1,13 @@
-"""What stands for a call: a formula of operators, or a function of the modules of rules.
+"""Texts of rows: a formula of operators, or a function of the modules of rules, that replaces a call.
 
-The text is an expression of Python. In a formula, `Mul(self, Sigmoid(self))`, names are arguments of the
-call, by the names of its schema. They take the type of the result; those of comparisons take the type in
-which torch compares them. `mask.bool` is an argument in another type, `index.own` one in its own.
+The text is a Python expression. In a formula such as `Mul(self, Sigmoid(self))`, names are arguments of the
+call, as in its schema. They are cast to the dtype of the result. Those of comparisons are cast to the dtype
+in which torch compares them. `mask.bool` is an argument cast to another dtype, `index.own` one in its own.
 `name=argument` is an attribute; an `axis` is counted from the front of `self`. `A if truth else B` depends
-on the type of the result (`truth`: truth values, `real`: real numbers), or on an argument.
+on the dtype of the result (`truth`: bool, `real`: floating point), or on an argument.
 
-A function starts with a small letter. Its parameters are arguments of the call; `x` is `self` or `input`.
-`reshape(size=shape)` says which argument a parameter is, `transpose(dim0=-2)` which value it has.
+The name of a function starts with a small letter. Its parameters are arguments of the call; `x` is `self` or
+`input`. `reshape(size=shape)` names the argument of a parameter, `transpose(dim0=-2)` gives its value.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SILENT = frozenset(
         "cudnn_enable",
         "cudnn_enabled",
         "device",
-        "dtype",  # the result's type says it
+        "dtype",  # the dtype of the result states it
         "generator",
         "layout",
         "memory_format",
@@ -47,21 +47,21 @@ SILENT = frozenset(
         "requires_grad",
     }
 )
-"""Arguments that do not change what is computed, or that show in the result."""
+"""Arguments that do not change the computation, or that the fake result already reflects."""
 
 
 def row_of(text: str, rules: Mapping[str, Rule]) -> Row:
-    """What a text makes of a call."""
-    said = ast.parse(text, mode="eval").body
-    match said:
+    """Return the function that lowers a call by the text of a row."""
+    expression = ast.parse(text, mode="eval").body
+    match expression:
         case ast.Call(func=ast.Name(id=name), keywords=keywords) if name in rules:
             parameters = list(inspect.signature(rules[name]).parameters)[1:]
             return partial(_by_rule, rules[name], parameters, {k.arg: k.value for k in keywords if k.arg})
-    return partial(_by_formula, said)
+    return partial(_by_formula, expression)
 
 
 def stands_for(text: str) -> str | None:
-    """The operator that a text is, with nothing but arguments of the call as operands."""
+    """Return the operator of a text if all its operands are arguments of the call, or None."""
     match ast.parse(text, mode="eval").body:
         case ast.Call(func=ast.Name(id=op), args=operands) if op[0].isupper():
             return op if all(isinstance(one, ast.Name) for one in operands) else None
@@ -69,19 +69,19 @@ def stands_for(text: str) -> str | None:
 
 
 def _by_rule(rule: Rule, parameters: Sequence[str], said: Mapping[str, ast.expr], at: Call) -> Results:
-    usual = {p: p.rstrip("_") for p in parameters}
-    if "x" in usual:
-        usual["x"] = "self" if "self" in at.arguments else "input"
+    defaults = {p: p.rstrip("_") for p in parameters}
+    if "x" in defaults:
+        defaults["x"] = "self" if "self" in at.arguments else "input"
     named = {p: value.id for p, value in said.items() if isinstance(value, ast.Name) and value.id.islower()}
-    names = {p: n for p, n in (usual | named).items() if p in named or p not in said}
+    names = {p: n for p, n in (defaults | named).items() if p in named or p not in said}
     _require(at, set(names.values()))
-    given = {p: at.arguments[n] for p, n in names.items() if n in at.arguments}
+    values = {p: at.arguments[n] for p, n in names.items() if n in at.arguments}
     at.paths = {p.rstrip("_"): at.paths[n] for p, n in names.items() if n in at.paths}
-    return rule(at, **given, **{p: _literal(value) for p, value in said.items() if p not in named})
+    return rule(at, **values, **{p: _literal(value) for p, value in said.items() if p not in named})
 
 
 def _literal(said: ast.expr) -> Any:
-    """A value, or the name of an operator."""
+    """Return a literal value, or a bare name such as that of an operator."""
     return said.id if isinstance(said, ast.Name) else ast.literal_eval(said)
 
 
@@ -108,7 +108,7 @@ def _holds(test: ast.expr, at: Call) -> bool:
 
 
 def _require(at: Call, named: set[str]) -> None:
-    """Raises UnknownError where an argument that a row does not name says something."""
+    """Raise UnknownError if an argument that a row does not name differs from its default."""
     schema = getattr(at.node.target, "_schema", None)
     defaults = {} if schema is None else {a.name: a.default_value for a in schema.arguments}
     for name, value in at.arguments.items():
@@ -118,7 +118,7 @@ def _require(at: Call, named: set[str]) -> None:
 
 @cache
 def _compares(op: str) -> bool:
-    """Whether an operator gives truth values, whatever it is given."""
+    """Whether an operator always returns bool."""
     return onnx.defs.get_schema(op).outputs[0].types == {"tensor(bool)"}
 
 
@@ -128,7 +128,7 @@ class _Formula:
     known: dict[tuple[str, torch.dtype], ir.Value] = field(default_factory=dict)
 
     def value(self, said: ast.expr, dtype: torch.dtype) -> ir.Value:
-        """What a part of a formula is; `dtype`: the type of arguments and numbers."""
+        """Return the value of a part of a formula. `dtype` is that of arguments and numbers."""
         match said:
             case ast.Call(func=ast.Name(id=op), args=operands, keywords=attributes):
                 return self.made(op, operands, {k.arg: k.value for k in attributes if k.arg})
@@ -141,21 +141,21 @@ class _Formula:
         return self.at.constant(ast.literal_eval(said), dtype)
 
     def argument(self, name: str, dtype: torch.dtype) -> ir.Value:
-        """An argument of the call as an operand."""
-        given = self.at.arguments[name]
+        """Return an argument of the call as an operand."""
+        value = self.at.arguments[name]
         if isinstance(self.at.result, torch.Tensor):
-            return self.at.tensor(given, dtype, name)
-        return symbolic_sizes.operand(self.at, given, dtype)
+            return self.at.tensor(value, dtype, name)
+        return symbolic_sizes.operand(self.at, value, dtype)
 
     def made(self, op: str, operands: Sequence[ast.expr], said: Mapping[str, ast.expr]) -> ir.Value:
-        """An operator with its operands and attributes, which follow the arguments that they are."""
+        """Add an operator with its operands and attributes. The attributes are linked to their arguments."""
         at = self.at
-        given = [at.arguments[one.id] for one in operands if isinstance(one, ast.Name)]
+        arguments = [at.arguments[one.id] for one in operands if isinstance(one, ast.Name)]
         dtype = at.dtype
         if not isinstance(at.result, torch.Tensor):
-            dtype = symbolic_sizes.common(at, given)
-        elif given and _compares(op):
-            dtype = promoted(given)
+            dtype = symbolic_sizes.common(at, arguments)
+        elif arguments and _compares(op):
+            dtype = promoted(arguments)
         inputs = [self.value(one, dtype) for one in operands]
         named = {k: value.id for k, value in said.items() if isinstance(value, ast.Name)}
         attributes = {k: at.arguments[named[k]] if k in named else _literal(v) for k, v in said.items()}

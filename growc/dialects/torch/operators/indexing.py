@@ -1,4 +1,4 @@
-"""Rows that choose elements by number."""
+"""Rows of operators that read or write elements by index."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def slice_(
 
 
 def narrow(at: Call, x: Operand, dim: int, start: Size, length: Size) -> ir.Value:
-    """So many elements from a start."""
+    """A given number of elements from a start."""
     if not isinstance(start, int) or not isinstance(length, int) or start < 0:
         raise UnknownError
     bounds = [at.ints(start, "start"), at.ints(start + length), at.constant([at.axis(dim, x)])]
@@ -44,14 +44,14 @@ def narrow(at: Call, x: Operand, dim: int, start: Size, length: Size) -> ir.Valu
 
 
 def gather(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
-    """One element of an axis for each element of a tensor of numbers."""
+    """One element of an axis for each element of an index tensor."""
     if at.rank(x) == 0:
         raise UnknownError
     return at.add("GatherElements", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
 
 
 def take_along_dim(at: Call, x: Operand, indices: Operand, dim: int) -> ir.Value:
-    """As gather, where sizes agree."""
+    """Gather, provided that the other sizes agree."""
     axis = at.axis(dim, x)
     pairs = enumerate(zip(at.sizes(x), at.sizes(indices), strict=True))
     if any(str(a) != str(b) for k, (a, b) in pairs if k != axis):
@@ -60,70 +60,74 @@ def take_along_dim(at: Call, x: Operand, indices: Operand, dim: int) -> ir.Value
 
 
 def index(at: Call, x: Operand, indices: Sequence[fx.Node | None]) -> ir.Value:
-    """Elements by tensors of numbers for some axes."""
-    given = {k: i for k, i in enumerate(indices) if i is not None}
-    if any(i.meta["val"].dtype is torch.bool for i in given.values()):
+    """Elements by index tensors for some axes."""
+    index_of_axis = {k: i for k, i in enumerate(indices) if i is not None}
+    if any(i.meta["val"].dtype is torch.bool for i in index_of_axis.values()):
         raise UnknownError
-    if len(given) == 1:
-        [(axis, numbers)] = given.items()
+    if len(index_of_axis) == 1:
+        [(axis, numbers)] = index_of_axis.items()
         return at.add("Gather", at.tensor(x), at.tensor(numbers, torch.int64), axis=axis)
-    axes = list(given)
-    rest = [k for k in range(at.rank(x)) if k not in given]
+    axes = list(index_of_axis)
+    rest = [k for k in range(at.rank(x)) if k not in index_of_axis]
     value = at.tensor(x)
     if axes != list(range(len(axes))):
         value = at.add("Transpose", value, perm=[*axes, *rest])
-    made = at.add("GatherND", value, numbered(at, list(given.values())))
-    together = axes == list(range(axes[0], axes[-1] + 1))
-    if not together or axes[0] == 0:
-        return made
-    wide = at.rank() - len(rest)  # torch puts the result where the indices stood, if side by side
-    order = [*range(wide, wide + axes[0]), *range(wide), *range(wide + axes[0], at.rank())]
-    return at.add("Transpose", made, perm=order)
+    gathered = at.add("GatherND", value, numbered(at, list(index_of_axis.values())))
+    adjacent = axes == list(range(axes[0], axes[-1] + 1))
+    if not adjacent or axes[0] == 0:
+        return gathered
+    indexed_rank = at.rank() - len(rest)  # torch puts the indexed axes where adjacent indices stood
+    order = [
+        *range(indexed_rank, indexed_rank + axes[0]),
+        *range(indexed_rank),
+        *range(indexed_rank + axes[0], at.rank()),
+    ]
+    return at.add("Transpose", gathered, perm=order)
 
 
 def numbered(at: Call, indices: Sequence[fx.Node]) -> ir.Value:
-    """Tensors of numbers, broadcast to one another, side by side on a last axis."""
+    """Return index tensors, broadcast to one another and stacked on a last axis."""
     values = [at.tensor(i, torch.int64) for i in indices]
     ranks = [at.rank(i) for i in indices]
     if len({tuple(map(str, at.sizes(i))) for i in indices}) > 1:
         total = values[0]
         for value in values[1:]:
             total = at.add("Add", total, value)
-        whole = at.shape(total)
-        values = [at.add("Expand", v, whole) for v in values]
-    last = at.constant([max(ranks)])
-    wide = [at.add("Unsqueeze", v, last) for v in values]
-    return wide[0] if len(wide) == 1 else at.add("Concat", *wide, axis=max(ranks))
+        common_shape = at.shape(total)
+        values = [at.add("Expand", v, common_shape) for v in values]
+    last_axis = at.constant([max(ranks)])
+    columns = [at.add("Unsqueeze", v, last_axis) for v in values]
+    return columns[0] if len(columns) == 1 else at.add("Concat", *columns, axis=max(ranks))
 
 
 def index_put(
     at: Call, x: Operand, indices: Sequence[fx.Node | None], values: Operand, accumulate: bool = False
 ) -> ir.Value:
-    """Elements by tensors of numbers for the first axes become others, or take them on."""
-    given = [i for i in indices if i is not None]
-    if any(i is None for i in indices[: len(given)]):
+    """Replace, or add to, the elements at index tensors for the first axes."""
+    index_tensors = [i for i in indices if i is not None]
+    if any(i is None for i in indices[: len(index_tensors)]):
         raise UnknownError
-    if len(given) == 1 and given[0].meta["val"].dtype is torch.bool:
+    if len(index_tensors) == 1 and index_tensors[0].meta["val"].dtype is torch.bool:
         if at.rank(values) or accumulate:
             raise UnknownError
-        mask = at.tensor(given[0])
-        behind = list(range(at.rank(given[0]), at.rank(x)))
-        mask = at.add("Unsqueeze", mask, at.constant(behind)) if behind else mask
+        mask = at.tensor(index_tensors[0])
+        trailing = list(range(at.rank(index_tensors[0]), at.rank(x)))
+        mask = at.add("Unsqueeze", mask, at.constant(trailing)) if trailing else mask
         return at.add("Where", mask, at.tensor(values, at.dtype), at.tensor(x))
-    if any(i.meta["val"].dtype is torch.bool for i in given):
+    if any(i.meta["val"].dtype is torch.bool for i in index_tensors):
         raise UnknownError
-    places = numbered(at, given)
+    places = numbered(at, index_tensors)
     data = at.tensor(x)
     lead = at.shape(places, 0, -1)
-    behind_shape = [at.shape(data, len(given))] if len(given) < at.rank(x) else []
-    updates = at.add("Expand", at.tensor(values, at.dtype), at.fitting(lead, *behind_shape))
+    trailing_shape = [at.shape(data, len(index_tensors))] if len(index_tensors) < at.rank(x) else []
+    updates = at.add("Expand", at.tensor(values, at.dtype), at.fitting(lead, *trailing_shape))
     return at.add("ScatterND", data, places, updates, reduction="add" if accumulate else "none")
 
 
 def scatter(
     at: Call, x: Operand, dim: int, index: Operand, src: Operand, reduction: str = "none"
 ) -> ir.Value:
-    """One element of an axis for each element of a tensor of numbers becomes another, or takes it on."""
+    """Replace, or add to, one element of an axis for each element of an index tensor."""
     numbers, updates = at.tensor(index), at.tensor(src, at.dtype)
     if not isinstance(src, fx.Node):
         updates = at.add("Expand", updates, at.fitting(at.shape(numbers)))
@@ -135,53 +139,53 @@ def scatter(
 
 
 def masked_scatter(at: Call, x: Operand, mask: fx.Node, source: fx.Node) -> ir.Value:
-    """Vectors in the places where a mask is true become those of another tensor, one after the other.
+    """Replace the vectors where a mask is true by those of another tensor, in order.
 
-    The mask is one number for each vector, which may be stretched along it.
+    The mask has one number per vector, which may be expanded along the vector.
     """
     places = mask
     while places.target is torch.ops.aten.expand.default:
         places = places.all_input_nodes[0]
     if at.sizes(places)[-1] != 1 or at.rank(places) != at.rank(x):
         raise UnknownError
-    given = at.tensor(source, at.dtype)
+    replacements = at.tensor(source, at.dtype)
     in_vectors = str(at.sizes(source)[-1]) == str(at.sizes(x)[-1])  # symbols cannot be compared
     if at.rank(source) != 2 or not in_vectors:
-        like, axis = (given, at.rank(source) - 1) if in_vectors else (at.tensor(x), at.rank(x) - 1)
-        given = at.add("Reshape", given, at.fitting(at.constant([-1]), at.shape(like, axis)))
+        like, axis = (replacements, at.rank(source) - 1) if in_vectors else (at.tensor(x), at.rank(x) - 1)
+        replacements = at.add("Reshape", replacements, at.fitting(at.constant([-1]), at.shape(like, axis)))
     ones = at.add("Cast", at.tensor(places), to=ir.DataType.INT64)
-    seen = at.add("CumSum", at.add("Reshape", ones, at.constant([-1])), at.constant(0))
-    number = at.add("Max", at.add("Sub", seen, at.constant(1)), at.constant(0))
+    counts = at.add("CumSum", at.add("Reshape", ones, at.constant([-1])), at.constant(0))
+    number = at.add("Max", at.add("Sub", counts, at.constant(1)), at.constant(0))
     rows = at.add("Reshape", number, at.shape(at.tensor(places), 0, -1))
-    vectors = at.add("Gather", given, rows, axis=0)
+    vectors = at.add("Gather", replacements, rows, axis=0)
     return at.add("Where", at.tensor(mask, torch.bool), vectors, at.tensor(x))
 
 
 def put_along(
     at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str = "none"
 ) -> ir.Value:
-    """Elements of an axis become others, or take them on, by a list of numbers."""
+    """Replace, or add to, the elements of an axis at a list of indices."""
     axis = at.axis(dim, x)
     order = [axis, *(k for k in range(at.rank(x)) if k != axis)]
     data, updates = at.tensor(x), at.tensor(source, at.dtype)
     if axis:
         data, updates = (at.add("Transpose", v, perm=order) for v in (data, updates))
     places = at.add("Unsqueeze", at.tensor(index, torch.int64), at.constant([1]))
-    made = at.add("ScatterND", data, places, updates, reduction=reduction)
+    written = at.add("ScatterND", data, places, updates, reduction=reduction)
     if not axis:
-        return made
-    return at.add("Transpose", made, perm=[order.index(k) for k in range(len(order))])
+        return written
+    return at.add("Transpose", written, perm=[order.index(k) for k in range(len(order))])
 
 
 def nonzero(at: Call, x: Operand) -> ir.Value:
-    """Where a tensor is not zero: a row of numbers for each."""
+    """Indices of non-zero elements, one row per element."""
     return at.add("Transpose", _nonzero(at, x), perm=[1, 0])
 
 
 def nonzero_numbers(at: Call, condition: Operand) -> list[ir.Value]:
-    """The same, the numbers along each axis by themselves."""
-    found = _nonzero(at, condition)
-    return [at.add("Gather", found, at.constant(k), axis=0) for k in range(at.rank(condition))]
+    """Indices of non-zero elements, one tensor per axis."""
+    indices = _nonzero(at, condition)
+    return [at.add("Gather", indices, at.constant(k), axis=0) for k in range(at.rank(condition))]
 
 
 def _nonzero(at: Call, x: Operand) -> ir.Value:
@@ -191,7 +195,7 @@ def _nonzero(at: Call, x: Operand) -> ir.Value:
 
 
 def one_hot(at: Call, x: Operand, num_classes: int) -> ir.Value:
-    """Ones where the number is."""
+    """One-hot vectors."""
     if num_classes < 0:
         raise UnknownError
     count = at.ints([num_classes], "num_classes")
@@ -199,7 +203,7 @@ def one_hot(at: Call, x: Operand, num_classes: int) -> ir.Value:
 
 
 def select_scatter(at: Call, x: Operand, src: Operand, dim: int, index: Operand) -> ir.Value:
-    """One element of an axis becomes another."""
+    """Replace one element of an axis."""
     axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
     if not isinstance(index, int) or (index < 0 and not isinstance(whole, int)):
         raise UnknownError
@@ -217,7 +221,7 @@ def slice_scatter(
     end: Size | None = None,
     step: int = 1,
 ) -> ir.Value:
-    """Elements from a start to an end become others."""
+    """Replace the elements from a start to an end."""
     axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
     begin, stop = 0 if start is None else start, LAST if end is None else end
     if step != 1 or not isinstance(stop, int):
@@ -233,13 +237,13 @@ def slice_scatter(
 
 
 def _counts(size: Size) -> bool:
-    """Whether a size that inputs decide is never negative."""
+    """Whether a symbolic size is known to be non-negative."""
     value = size.meta["val"] if isinstance(size, fx.Node) else size
     return isinstance(value, torch.SymInt) and statically_known_true(value >= 0)
 
 
 def _between(at: Call, x: Operand, axis: int, start: Size, stop: int, part: ir.Value) -> ir.Value:
-    """A tensor with something else in the place of a part of one axis."""
+    """Return a tensor with a part of one axis replaced."""
     parts, data = [part], at.tensor(x)
     if start:
         ends = at.constant([0]), at.ints(start), at.constant([axis])

@@ -1,4 +1,4 @@
-"""Rows that move elements."""
+"""Rows of operators that move elements: reshapes, permutations, joins, splits, padding."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from growc.dialects.torch.operators.call import LAST, Call, Dims, Operand, Size,
 
 
 def reshape(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
-    """Sizes that are given."""
+    """A tensor in the given shape."""
     return at.add("Reshape", at.tensor(x), at.ints(size, "size"))
 
 
 def flatten(at: Call, x: Operand, start_dim: int, end_dim: int) -> ir.Value:
-    """Axes from one to another become one."""
+    """Merge a range of axes into one."""
     start, end, rank = at.axis(start_dim, x), at.axis(end_dim, x), at.rank(x)
     if rank == 0:
         return at.add("Reshape", at.tensor(x), at.constant([1]))
     if start == end:
         return at.tensor(x)
-    behind = [at.shape(at.tensor(x), end + 1)] if end + 1 < rank else []
-    return at.add("Reshape", at.tensor(x), at.ints([*[0] * start, -1, *behind]))
+    trailing = [at.shape(at.tensor(x), end + 1)] if end + 1 < rank else []
+    return at.add("Reshape", at.tensor(x), at.ints([*[0] * start, -1, *trailing]))
 
 
 def unflatten(at: Call, x: Operand, dim: int, sizes: Sequence[Size]) -> ir.Value:
-    """One axis becomes several."""
+    """Split one axis into several."""
     axis = at.axis(dim, x)
-    behind = [at.shape(at.tensor(x), axis + 1)] if axis + 1 < at.rank(x) else []
-    shape = at.took(at.ints([*[0] * axis, *sizes, *behind]), "sizes", axis, len(sizes))
+    trailing = [at.shape(at.tensor(x), axis + 1)] if axis + 1 < at.rank(x) else []
+    shape = at.took(at.ints([*[0] * axis, *sizes, *trailing]), "sizes", axis, len(sizes))
     return at.add("Reshape", at.tensor(x), shape)
 
 
 def expand(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
-    """Axes of one element are stretched; -1 is an axis that stays."""
+    """Expand axes of one element. -1 is an axis that stays."""
     return at.add("Expand", at.tensor(x), at.ints([1 if s == -1 else s for s in size], "size"))
 
 
 def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
-    """Two axes change places."""
+    """Swap two axes."""
     order = list(range(at.rank(x)))
     if not order:
         return at.tensor(x)
@@ -50,7 +50,7 @@ def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
 
 
 def turn(at: Call, x: Operand) -> ir.Value:
-    """All axes in reverse."""
+    """Reverse the order of all axes."""
     return at.add("Transpose", at.tensor(x), perm=list(range(at.rank(x)))[::-1])
 
 
@@ -60,7 +60,7 @@ def permute(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
 
 
 def movedim(at: Call, x: Operand, source: int, destination: int) -> ir.Value:
-    """One axis moves to another place."""
+    """Move one axis to another position."""
     a, b = at.axis(source, x), at.axis(destination, x)
     order = [k for k in range(at.rank(x)) if k != a]
     order.insert(b, a)
@@ -68,9 +68,9 @@ def movedim(at: Call, x: Operand, source: int, destination: int) -> ir.Value:
 
 
 def squeeze(at: Call, x: Operand, dim: Dims = None) -> ir.Value:
-    """Axes of one element go; others stay."""
-    gone = [a for a in at.axes(dim, x) if at.sizes(x)[a] == 1]
-    return at.add("Squeeze", at.tensor(x), at.constant(gone)) if gone else at.tensor(x)
+    """Remove axes of one element. Other axes stay."""
+    removed = [a for a in at.axes(dim, x) if at.sizes(x)[a] == 1]
+    return at.add("Squeeze", at.tensor(x), at.constant(removed)) if removed else at.tensor(x)
 
 
 def unsqueeze(at: Call, x: Operand, dim: int) -> ir.Value:
@@ -79,15 +79,15 @@ def unsqueeze(at: Call, x: Operand, dim: int) -> ir.Value:
 
 
 def cat(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
-    """Tensors end to end. What is empty for lack of axes takes no part; what may grow beside does."""
+    """Concatenate tensors. Empty 1-D ones are skipped; empty ones of full rank stay, since they may grow."""
     rank = at.rank(at.node)
-    kept = [t for t in tensors if at.rank(t) == rank]
-    inputs = [at.tensor(t, at.dtype) for t in kept]
-    return inputs[0] if len(inputs) == 1 else at.add("Concat", *inputs, axis=at.axis(dim, kept[0]))
+    joined = [t for t in tensors if at.rank(t) == rank]
+    inputs = [at.tensor(t, at.dtype) for t in joined]
+    return inputs[0] if len(inputs) == 1 else at.add("Concat", *inputs, axis=at.axis(dim, joined[0]))
 
 
 def stack(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
-    """Tensors side by side on a new axis."""
+    """Stack tensors on a new axis."""
     axis = at.axis(dim, tensors[0], extra=1)
     inputs = [at.add("Unsqueeze", at.tensor(t, at.dtype), at.constant([axis])) for t in tensors]
     return at.add("Concat", *inputs, axis=axis)
@@ -100,9 +100,9 @@ def split_sizes(at: Call, x: Operand, split_sizes: Sequence[Size], dim: int = 0)
 
 
 def equal_parts(at: Call, x: Operand, of: Operand, dim: int = 0) -> list[ir.Value]:
-    """Parts of one size, which the inputs decide: where it is known, captured programs say it.
+    """Split into parts of one symbolic size. Splits of known sizes are rewritten at capture.
 
-    of: how many, or which size; the results have both.
+    of: the number of parts, or their size. Both are known from the results.
     """
     axis, parts = at.axis(dim, x), len(at.result)
     sizes = [sizes_of(part)[axis] for part in at.result]
@@ -118,7 +118,7 @@ def unbind(at: Call, x: Operand, dim: int = 0) -> list[ir.Value]:
 
 
 def repeat(at: Call, x: Operand, repeats: Sequence[Size]) -> ir.Value:
-    """A tensor several times, side by side on each axis."""
+    """Repeat a whole tensor along each axis."""
     times, lead = list(repeats), len(repeats) - at.rank(x)
     if lead < 0:
         times, lead = [*[1] * -lead, *times], 0
@@ -129,21 +129,21 @@ def repeat(at: Call, x: Operand, repeats: Sequence[Size]) -> ir.Value:
 
 
 def repeat_interleave(at: Call, x: Operand, repeats: Size, dim: int | None = None) -> ir.Value:
-    """Every element several times, one behind the other."""
+    """Repeat every element several times in place."""
     value, rank = at.tensor(x), at.rank(x)
     axis = 0 if dim is None else at.axis(dim, x)
     if dim is None and rank != 1:
         value, rank = at.add("Reshape", value, at.constant([-1])), 1
-    wide = at.add("Unsqueeze", value, at.constant([axis + 1]))
+    unsqueezed = at.add("Unsqueeze", value, at.constant([axis + 1]))
     times = at.ints([*[1] * (axis + 1), repeats, *[1] * (rank - axis - 1)])
     times = at.took(times, "repeats", axis + 1, 1)
-    made = at.add("Expand", wide, times)
-    behind = [at.shape(value, axis + 1)] if axis + 1 < rank else []
-    return at.add("Reshape", made, at.ints([*[0] * axis, -1, *behind]))
+    repeated = at.add("Expand", unsqueezed, times)
+    trailing = [at.shape(value, axis + 1)] if axis + 1 < rank else []
+    return at.add("Reshape", repeated, at.ints([*[0] * axis, -1, *trailing]))
 
 
 def roll(at: Call, x: Operand, shifts: Sequence[Size], dims: Sequence[int]) -> ir.Value:
-    """Elements move along axes, and come in again on the other side."""
+    """Shift elements along axes, with wrap-around."""
     value = at.tensor(x)
     if not dims:
         raise UnknownError
@@ -160,7 +160,7 @@ def roll(at: Call, x: Operand, shifts: Sequence[Size], dims: Sequence[int]) -> i
 
 
 def flip(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
-    """Axes in reverse."""
+    """Reverse the elements along axes."""
     axes = [at.axis(d, x) for d in dims]
     bounds = ([-1] * len(axes), [-LAST] * len(axes), axes, [-1] * len(axes))
     return at.add("Slice", at.tensor(x), *map(at.constant, bounds))
@@ -171,19 +171,19 @@ def meshgrid(at: Call, tensors: Sequence[Operand], indexing: str) -> list[ir.Val
     if indexing != "ij":
         raise UnknownError
     values = [at.add("Reshape", at.tensor(t), at.constant([-1])) for t in tensors]
-    whole = at.add("Concat", *(at.shape(v) for v in values), axis=0)
-    found = []
+    shape = at.add("Concat", *(at.shape(v) for v in values), axis=0)
+    grids = []
     for k, value in enumerate(values):
         others = [a for a in range(len(values)) if a != k]
-        wide = at.add("Unsqueeze", value, at.constant(others)) if others else value
-        found.append(at.add("Expand", wide, whole))
-    return found
+        unsqueezed = at.add("Unsqueeze", value, at.constant(others)) if others else value
+        grids.append(at.add("Expand", unsqueezed, shape))
+    return grids
 
 
 def pad(
     at: Call, x: Operand, pad: Sequence[Size], mode: str = "constant", value: Operand | None = None
 ) -> ir.Value:
-    """Elements around axes, the last axis first."""
+    """Pad axes. Amounts are given for the last axis first."""
     count = len(pad) // 2
     axes = [at.rank(x) - 1 - k for k in range(count)]
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
@@ -198,12 +198,12 @@ def triangle(at: Call, x: Operand, diagonal: int, upper: int) -> ir.Value:
 
 
 def pixel_shuffle(at: Call, x: Operand, upscale_factor: int) -> ir.Value:
-    """Channels become pixels."""
+    """Move channels into pixels."""
     return at.add("DepthToSpace", at.tensor(x), blocksize=upscale_factor, mode="CRD")
 
 
 def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
-    """Pixels become channels: (c r s), of which SpaceToDepth makes (r s c)."""
+    """Move pixels into channels, in the order (c r s). SpaceToDepth would give (r s c)."""
     r = downscale_factor
     if at.rank(x) != 4:
         raise UnknownError
@@ -214,24 +214,24 @@ def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
 
 
 def channel_shuffle(at: Call, x: Operand, groups: int) -> ir.Value:
-    """The first channel of each group, then the second of each, and so on."""
+    """Interleave groups of channels: the first channel of each group, then the second, and so on."""
     value, rank = at.tensor(x), at.rank(x)
     places = [at.shape(value, 2)] if rank > 2 else []
     sizes = at.took(at.ints([0, groups, -1, *places]), "groups", 1, 1)
-    apart = at.add("Reshape", value, sizes)
-    turned = at.add("Transpose", apart, perm=[0, 2, 1, *range(3, rank + 1)])
-    return at.add("Reshape", turned, at.ints([0, -1, *places]))
+    grouped = at.add("Reshape", value, sizes)
+    interleaved = at.add("Transpose", grouped, perm=[0, 2, 1, *range(3, rank + 1)])
+    return at.add("Reshape", interleaved, at.ints([0, -1, *places]))
 
 
 def unfold(at: Call, x: Operand, dimension: int, size: int, step: int) -> ir.Value:
-    """The windows of an axis, and their places on a new one behind all others."""
-    axis, behind, value = at.axis(dimension, x), at.rank(x), at.tensor(x)
-    found: list[ir.Value] = []
+    """Return the windows of an axis, with the places in a window on a new last axis."""
+    axis, new_axis, value = at.axis(dimension, x), at.rank(x), at.tensor(x)
+    parts: list[ir.Value] = []
     for place in range(size):
         cuts = ([place], [(place - size + 1) or LAST], [axis], [step])
         part = at.add("Slice", value, *map(at.constant, cuts))
-        found.append(at.add("Unsqueeze", part, at.constant([behind])))
-    return at.add("Concat", *found, axis=behind)
+        parts.append(at.add("Unsqueeze", part, at.constant([new_axis])))
+    return at.add("Concat", *parts, axis=new_axis)
 
 
 def im2col(
@@ -242,11 +242,11 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> ir.Value:
-    """The windows of an image: (channels · places in a window), and one window behind the other."""
+    """Return the windows of an image as (channels · places in a window, windows)."""
     if at.rank(x) != 4:
         raise UnknownError
     (high, wide), (down, right), (top, left) = kernel_size, dilation, padding
-    value, found = at.tensor(x), list[ir.Value]()
+    value, parts = at.tensor(x), list[ir.Value]()
     if top or left:
         value = at.add("Pad", value, at.constant([0, 0, top, left] * 2), at.tensor(0, at.dtype))
     for row, column in product(range(high), range(wide)):
@@ -254,8 +254,8 @@ def im2col(
         behind = [(row - high + 1) * down, (column - wide + 1) * right]
         cuts = (starts, [end or LAST for end in behind], [2, 3], list(stride))
         part = at.add("Slice", value, *map(at.constant, cuts))
-        found.append(at.add("Unsqueeze", part, at.constant([2])))
-    stacked = at.add("Concat", *found, axis=2)
+        parts.append(at.add("Unsqueeze", part, at.constant([2])))
+    stacked = at.add("Concat", *parts, axis=2)
     merged = at.add("Reshape", stacked, at.ints([0, -1, at.shape(stacked, 3)]))
     return at.add("Reshape", merged, at.constant([0, 0, -1]))
 
@@ -268,13 +268,13 @@ def upsample(
     mode: str,
     align_corners: bool = False,
 ) -> ir.Value:
-    """An image of another size."""
-    way = "align_corners" if align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
-    if way == "half_pixel":
-        way = "pytorch_half_pixel"
+    """Resize an image."""
+    transformation = "align_corners" if align_corners else "asymmetric" if mode == "nearest" else "half_pixel"
+    if transformation == "half_pixel":
+        transformation = "pytorch_half_pixel"
     options: dict[str, str | float] = {
         "mode": mode,
-        "coordinate_transformation_mode": way,
+        "coordinate_transformation_mode": transformation,
         "cubic_coeff_a": -0.75,
     }
     if mode == "nearest":

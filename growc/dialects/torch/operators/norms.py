@@ -1,4 +1,4 @@
-"""Rows of norms. Where a call leaves gain or bias out, a constant of ones or zeros stands for it."""
+"""Rows of norms. An omitted gain or bias is replaced by a constant of ones or zeros."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def layer_norm(
     """LayerNormalization over the last axes."""
     gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
     inputs = at.tensor(x), gain, at.maybe(bias)
-    made = at.add("LayerNormalization", *inputs, axis=-len(normalized_shape), epsilon=eps)
-    return at.follows(made, eps="epsilon")
+    output = at.add("LayerNormalization", *inputs, axis=-len(normalized_shape), epsilon=eps)
+    return at.follows(output, eps="epsilon")
 
 
 def rms_norm(
@@ -25,9 +25,9 @@ def rms_norm(
 ) -> ir.Value:
     """RMSNormalization over the last axes."""
     gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
-    small = torch.finfo(at.dtype).eps if eps is None else eps
-    made = at.add("RMSNormalization", at.tensor(x), gain, axis=-len(normalized_shape), epsilon=small)
-    return at.follows(made, eps="epsilon")
+    epsilon = torch.finfo(at.dtype).eps if eps is None else eps
+    output = at.add("RMSNormalization", at.tensor(x), gain, axis=-len(normalized_shape), epsilon=epsilon)
+    return at.follows(output, eps="epsilon")
 
 
 def _parameters(at: Call, x: Operand, weight: Operand, bias: Operand) -> list[ir.Value]:
@@ -37,10 +37,10 @@ def _parameters(at: Call, x: Operand, weight: Operand, bias: Operand) -> list[ir
 
 
 def group_norm(at: Call, x: Operand, num_groups: int, weight: Operand, bias: Operand, eps: float) -> ir.Value:
-    """Groups of channels, each by itself."""
+    """GroupNormalization: each group of channels by itself."""
     inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
-    made = at.add("GroupNormalization", *inputs, num_groups=num_groups, epsilon=eps)
-    return at.follows(made, num_groups="num_groups", eps="epsilon")
+    output = at.add("GroupNormalization", *inputs, num_groups=num_groups, epsilon=eps)
+    return at.follows(output, num_groups="num_groups", eps="epsilon")
 
 
 def batch_norm(
@@ -53,16 +53,16 @@ def batch_norm(
     training: bool,
     eps: float,
 ) -> ir.Value:
-    """Channels by what was measured of them in training; or by themselves, where nothing is measured.
+    """BatchNormalization by running statistics, or by the batch's own if there are none.
 
-    A norm over the rows too is known where there is one row.
+    Statistics over the rows are supported for one row only. They are those of instance normalization.
     """
     if training and running_mean is None and at.sizes(x)[0] == 1:
         return instance_norm(at, x, weight, bias, None, None, True, eps)
     if training or running_mean is None:
         raise UnknownError
-    measured = [at.tensor(running_mean), at.tensor(running_var)]
-    inputs = [at.tensor(x), *_parameters(at, x, weight, bias), *measured]
+    statistics = [at.tensor(running_mean), at.tensor(running_var)]
+    inputs = [at.tensor(x), *_parameters(at, x, weight, bias), *statistics]
     return at.follows(at.add("BatchNormalization", *inputs, epsilon=eps), eps="epsilon")
 
 
@@ -76,7 +76,7 @@ def instance_norm(
     use_input_stats: bool,
     eps: float,
 ) -> ir.Value:
-    """Channels of each sample, each by itself."""
+    """InstanceNormalization: each channel of each sample by itself."""
     if not use_input_stats:
         return batch_norm(at, x, weight, bias, running_mean, running_var, False, eps)
     inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
@@ -84,7 +84,7 @@ def instance_norm(
 
 
 def weight_norm(at: Call, v: Operand, g: Operand, dim: int) -> ir.Value:
-    """A weight of given lengths, each over all axes but one, or of one length (`dim` -1)."""
+    """A weight scaled to given norms. Each is over all axes but `dim`, or over all axes for `dim` -1."""
     others = at.constant([k for k in range(at.rank(v)) if k != dim])
     direction = at.tensor(v)
     length = at.add("ReduceL2", direction, others, keepdims=1)

@@ -9,20 +9,20 @@ from growc.dialects.torch.operators.call import Call, Operand, UnknownError
 
 
 def dropout(at: Call, x: Operand, p: float, train: bool) -> ir.Value:
-    """Nothing happens outside of training."""
+    """The identity outside of training."""
     if train and p:
         raise UnknownError
     return at.tensor(x)
 
 
 def replaced(at: Call, x: Operand, src: Operand) -> ir.Value:
-    """Another tensor in the type and sizes of this one."""
-    made = at.tensor(src, at.dtype)
-    return made if at.sizes(src) == at.sizes() else at.add("Expand", made, at.shape(at.tensor(x)))
+    """Another tensor in the dtype and shape of this one."""
+    source = at.tensor(src, at.dtype)
+    return source if at.sizes(src) == at.sizes() else at.add("Expand", source, at.shape(at.tensor(x)))
 
 
 def filled(at: Call, x: Operand, value: Operand) -> ir.Value:
-    """One number everywhere."""
+    """A tensor of the same shape, filled with one number."""
     return at.add("Expand", at.tensor(value, at.dtype, "value"), at.shape(at.tensor(x)))
 
 
@@ -30,7 +30,7 @@ def filled(at: Call, x: Operand, value: Operand) -> ir.Value:
 
 
 def clamp(at: Call, x: Operand, min_: Operand | None = None, max_: Operand | None = None) -> ir.Value:
-    """Bounds that are numbers, or tensors."""
+    """Clip to bounds that are numbers or tensors."""
     value = at.tensor(x, at.dtype)
     if not any(hasattr(bound, "meta") for bound in (min_, max_)):
         bounds = [None if b is None else at.tensor(b, at.dtype, n) for b, n in ((min_, "min"), (max_, "max"))]
@@ -41,18 +41,18 @@ def clamp(at: Call, x: Operand, min_: Operand | None = None, max_: Operand | Non
 
 
 WHOLE = {(-128, 127): torch.int8, (0, 255): torch.uint8}
-"""The whole numbers that a tensor is rounded to, by the least and the largest of them."""
+"""Integer types of quantisation, by their smallest and largest number."""
 
 
 def fake_quantize(
     at: Call, x: Operand, scale: Operand, zero_point: Operand, quant_min: int, quant_max: int
 ) -> ir.Value:
-    """Rounded to whole numbers, and back."""
-    whole = WHOLE.get((quant_min, quant_max))
-    if whole is None or at.dtype not in (torch.float32, torch.float16) or not isinstance(zero_point, int):
+    """Quantise to integers, and dequantise."""
+    integer = WHOLE.get((quant_min, quant_max))
+    if integer is None or at.dtype not in (torch.float32, torch.float16) or not isinstance(zero_point, int):
         raise UnknownError
-    steps = at.tensor(scale, at.dtype, "scale"), at.constant(zero_point, whole)
-    return at.add("DequantizeLinear", at.add("QuantizeLinear", at.tensor(x), *steps), *steps)
+    parameters = at.tensor(scale, at.dtype, "scale"), at.constant(zero_point, integer)
+    return at.add("DequantizeLinear", at.add("QuantizeLinear", at.tensor(x), *parameters), *parameters)
 
 
 def elu(at: Call, x: Operand, alpha: float) -> ir.Value:
@@ -61,17 +61,17 @@ def elu(at: Call, x: Operand, alpha: float) -> ir.Value:
 
 
 def glu(at: Call, x: Operand, dim: int) -> ir.Value:
-    """One half times the sigmoid of the other."""
+    """The first half times the sigmoid of the second."""
     axis = at.axis(dim, x)
     a, b = at.several("Split", at.tensor(x), outputs=2, axis=axis, num_outputs=2)
     return at.add("Mul", a, at.add("Sigmoid", b))
 
 
 def prelu(at: Call, x: Operand, weight: Operand) -> ir.Value:
-    """One slope, or one for each channel."""
-    slope, behind = at.tensor(weight), at.rank(x) - 2
-    if at.fixed(weight, 0) > 1 and behind > 0:
-        slope = at.add("Unsqueeze", slope, at.constant(list(range(1, behind + 1))))
+    """PRelu with one slope, or one for each channel."""
+    slope, trailing = at.tensor(weight), at.rank(x) - 2
+    if at.fixed(weight, 0) > 1 and trailing > 0:
+        slope = at.add("Unsqueeze", slope, at.constant(list(range(1, trailing + 1))))
     return at.add("PRelu", at.tensor(x), slope)
 
 
@@ -79,7 +79,7 @@ def prelu(at: Call, x: Operand, weight: Operand) -> ir.Value:
 
 
 def divide(at: Call, x: Operand, other: Operand, rounding_mode: str | None) -> ir.Value:
-    """A quotient, perhaps rounded."""
+    """A quotient, with optional rounding."""
     if rounding_mode == "floor":
         return floor_divide(at, x, other)
     if rounding_mode is not None and at.dtype.is_floating_point:
@@ -88,7 +88,7 @@ def divide(at: Call, x: Operand, other: Operand, rounding_mode: str | None) -> i
 
 
 def floor_divide(at: Call, x: Operand, other: Operand) -> ir.Value:
-    """A quotient rounded down; onnx rounds whole numbers to zero."""
+    """A quotient rounded down. ONNX rounds integer quotients towards zero."""
     a, b = at.tensor(x, at.dtype), at.tensor(other, at.dtype, "other")
     if at.dtype.is_floating_point:
         return at.add("Floor", at.add("Div", a, b))

@@ -1,4 +1,4 @@
-"""Rows of recurrent networks: layers one on the other, each in one or two directions, and single steps."""
+"""Rows of recurrent networks: stacked layers of one or two directions, and single steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from growc.dialects.torch.operators.call import Call, Operand, UnknownError
 from growc.dialects.torch.operators.contract import linear
 
 LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
-"""Where onnx's gates stand in torch's: input, output, forget, cell; update, reset, new."""
+"""Positions of ONNX's gates among torch's: input, output, forget, cell; update, reset, new."""
 
 
 def recurrent(
@@ -27,11 +27,11 @@ def recurrent(
     batch_first: bool,
     op: str,
 ) -> list[ir.Value]:
-    """LSTM: what all steps give, the last states, the last cells. GRU has no cells."""
+    """Return the outputs of all steps, the last states and, for an LSTM, the last cells."""
     states = hx if isinstance(hx, Sequence) else [hx]
     directions = 2 if bidirectional else 1
-    each = 4 if has_biases else 2
-    if (train and dropout > 0) or len(params) != num_layers * directions * each or at.rank(x) != 3:
+    per_direction = 4 if has_biases else 2
+    if (train and dropout > 0) or len(params) != num_layers * directions * per_direction or at.rank(x) != 3:
         raise UnknownError
     hidden = at.fixed(params[1], 1)
     value = at.tensor(x)
@@ -39,11 +39,11 @@ def recurrent(
     if batch_first:
         value = at.add("Transpose", value, perm=[1, 0, 2])
     for layer in range(num_layers):
-        at_layer = params[layer * directions * each : (layer + 1) * directions * each]
-        own = [at_layer[d * each : (d + 1) * each] for d in range(directions)]
-        first = [_states(at, s, layer * directions, directions, num_layers) for s in states]
-        made = _layer(at, op, value, own, first, hidden)
-        value, last = _joined(at, made[0], directions), [*last, made[1:]]
+        at_layer = params[layer * directions * per_direction : (layer + 1) * directions * per_direction]
+        weights = [at_layer[d * per_direction : (d + 1) * per_direction] for d in range(directions)]
+        initial = [_states(at, s, layer * directions, directions, num_layers) for s in states]
+        outputs = _layer(at, op, value, weights, initial, hidden)
+        value, last = _joined(at, outputs[0], directions), [*last, outputs[1:]]
     if batch_first:
         value = at.add("Transpose", value, perm=[1, 0, 2])
     return [value, *(_stacked(at, ends) for ends in zip(*last, strict=True))]
@@ -69,9 +69,9 @@ def _layer(
     options["direction"] = "bidirectional" if len(params) == 2 else "forward"
     if op == "GRU":
         options["linear_before_reset"] = 1
-    made = at.several(op, x, w, r, biases, None, *states, outputs=len(states) + 1, **options)
-    at.implies(made[0], "hidden_size")
-    return made
+    outputs = at.several(op, x, w, r, biases, None, *states, outputs=len(states) + 1, **options)
+    at.implies(outputs[0], "hidden_size")
+    return outputs
 
 
 def _stacked(at: Call, values: Sequence[ir.Value]) -> ir.Value:
@@ -79,14 +79,14 @@ def _stacked(at: Call, values: Sequence[ir.Value]) -> ir.Value:
 
 
 def _gates(at: Call, parameter: Operand, order: Sequence[int]) -> ir.Value:
-    """A parameter as (1, gates · units, …), its gates in onnx's order."""
+    """Return a parameter as (1, gates · units, …), with gates in ONNX's order."""
     count = len(order)
     gates = at.several("Split", at.tensor(parameter), outputs=count, axis=0, num_outputs=count)
     return at.add("Unsqueeze", at.add("Concat", *(gates[k] for k in order), axis=0), at.constant([0]))
 
 
 def _joined(at: Call, steps: ir.Value, directions: int) -> ir.Value:
-    """(steps, directions, rows, units) as (steps, rows, directions · units)."""
+    """Reshape (steps, directions, rows, units) to (steps, rows, directions · units)."""
     if directions == 1:
         return at.add("Squeeze", steps, at.constant([1]))
     return at.add("Reshape", at.add("Transpose", steps, perm=[0, 2, 1, 3]), at.constant([0, 0, -1]))
@@ -102,7 +102,7 @@ def rnn_cell(
     b_hh: Operand | None = None,
     op: str = "Tanh",
 ) -> ir.Value:
-    """One step: an activation of what the input and the state make."""
+    """One step of an RNN: an activation of the summed products of input and state."""
     return at.add(op, at.add("Add", linear(at, x, w_ih, b_ih), linear(at, hx, w_hh, b_hh)))
 
 
@@ -115,11 +115,13 @@ def gru_cell(
     b_ih: Operand | None = None,
     b_hh: Operand | None = None,
 ) -> ir.Value:
-    """One step of a GRU: the state, weighed by its update gate against a new one."""
-    given, kept = (_parts(at, linear(at, *of), 3) for of in ((x, w_ih, b_ih), (hx, w_hh, b_hh)))
-    reset, update = (at.add("Sigmoid", at.add("Add", given[k], kept[k])) for k in (0, 1))
-    new = at.add("Tanh", at.add("Add", given[2], at.add("Mul", reset, kept[2])))
-    return at.add("Add", new, at.add("Mul", update, at.add("Sub", at.tensor(hx), new)))
+    """One step of a GRU: the state and a new state, blended by the update gate."""
+    from_input, from_state = (
+        _parts(at, linear(at, *operands), 3) for operands in ((x, w_ih, b_ih), (hx, w_hh, b_hh))
+    )
+    reset, update = (at.add("Sigmoid", at.add("Add", from_input[k], from_state[k])) for k in (0, 1))
+    candidate = at.add("Tanh", at.add("Add", from_input[2], at.add("Mul", reset, from_state[2])))
+    return at.add("Add", candidate, at.add("Mul", update, at.add("Sub", at.tensor(hx), candidate)))
 
 
 def lstm_cell(
@@ -131,13 +133,13 @@ def lstm_cell(
     b_ih: Operand | None = None,
     b_hh: Operand | None = None,
 ) -> list[ir.Value]:
-    """One step of an LSTM: its state, and its cell."""
-    made = at.add("Add", linear(at, x, w_ih, b_ih), linear(at, hx[0], w_hh, b_hh))
-    parts = _parts(at, made, 4)
-    taken, kept, out = (at.add("Sigmoid", parts[k]) for k in (0, 1, 3))
-    new = at.add("Mul", taken, at.add("Tanh", parts[2]))
-    cell = at.add("Add", at.add("Mul", kept, at.tensor(hx[1])), new)
-    return [at.add("Mul", out, at.add("Tanh", cell)), cell]
+    """One step of an LSTM. Returns its state and its cell."""
+    gates = at.add("Add", linear(at, x, w_ih, b_ih), linear(at, hx[0], w_hh, b_hh))
+    parts = _parts(at, gates, 4)
+    input_gate, forget_gate, output_gate = (at.add("Sigmoid", parts[k]) for k in (0, 1, 3))
+    update = at.add("Mul", input_gate, at.add("Tanh", parts[2]))
+    cell = at.add("Add", at.add("Mul", forget_gate, at.tensor(hx[1])), update)
+    return [at.add("Mul", output_gate, at.add("Tanh", cell)), cell]
 
 
 def _parts(at: Call, gates: ir.Value, count: int) -> list[ir.Value]:

@@ -1,4 +1,4 @@
-"""Rows of sizes and of arithmetic on them: a number is a tensor of one element."""
+"""Rows of sizes and of arithmetic on sizes. A number is a tensor of one element."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from growc.dialects.torch.operators.call import Call, Operand, dtype_of, element
 
 
 def common(at: Call, given: Sequence[Operand]) -> torch.dtype:
-    """The type of arithmetic on symbols and numbers."""
+    """Return the dtype of arithmetic on symbols and numbers: float64 or int64."""
     kinds = [dtype_of(a.meta["val"] if isinstance(a, fx.Node) else a) for a in (*given, at.node)]
     return torch.float64 if torch.float64 in kinds else torch.int64
 
 
 def operand(at: Call, given: Operand, dtype: torch.dtype) -> ir.Value:
-    """A symbol or number as a tensor of one element."""
+    """Return a symbol or number as a tensor of one element."""
     if not isinstance(given, fx.Node):
         return at.constant([given], dtype)
     value: ir.Value = at.program.value(given)
@@ -32,7 +32,7 @@ def sym_size(at: Call, x: Operand, dim: int) -> ir.Value:
 
 
 def quotient(at: Call, a: Operand, b: Operand) -> ir.Value:
-    """A quotient rounded down; onnx rounds to zero, which is the same for sizes."""
+    """A quotient rounded down. ONNX rounds towards zero, which is the same for sizes."""
     dtype = common(at, [a, b])
     top, bottom = operand(at, a, dtype), operand(at, b, dtype)
     if not isinstance(a, fx.Node) or a.meta["val"].node.expr.is_nonnegative:
@@ -41,7 +41,7 @@ def quotient(at: Call, a: Operand, b: Operand) -> ir.Value:
 
 
 def symbol_cast(at: Call, a: Operand) -> ir.Value:
-    """A number in another type, cut off towards zero."""
+    """A number cast to another dtype, truncated towards zero."""
     value: ir.Value = at.program.value(a)
     return at.add("Cast", value, to=element(dtype_of(at.result)))
 

@@ -1,10 +1,11 @@
 """The ATen operators: one line each. To add one, add a line here and a case in tests/torch/rows.py.
 
-A line says what stands for a call (growc.dialects.torch.operators.formula). An argument that a line or its
-function does not name must have its default, or say nothing about what is computed. Else the call becomes an
-opaque node: every axis that it touches is frozen, which is safe. So do operators that are missing and that
-torch does not make of others that are here (growc.dialects.torch.capture.decompose). A third column states a
-law of what is computed (growc.ir.traits), for those who ask before a program is lowered.
+A line gives the operators that replace a call (growc.dialects.torch.operators.formula). An argument that a
+line or its function does not name must have its default, or not matter for the computation. Otherwise the
+call becomes an opaque node, and every axis that it touches is frozen, which is safe. The same holds for
+operators that are missing and that torch does not decompose into these
+(growc.dialects.torch.capture.decompose). A third column states a trait of the operator (growc.ir.traits), for
+readers of programs that are not yet lowered.
 """
 
 from __future__ import annotations
@@ -375,7 +376,7 @@ ROWS = """
 
 
 def key_of(target: Any) -> str:
-    """The name of a call's function in the table."""
+    """Return the name of a call's function in the table."""
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     module = getattr(target, "__module__", "") or ""
@@ -396,10 +397,10 @@ _COLUMNS = [re.split(r"\s{2,}", line, maxsplit=1) for line in _LINES]
 _LAW = re.compile(rf"\s{{2,}}({'|'.join(Trait)})$")
 
 TEXTS: Mapping[str, str] = {key: _LAW.sub("", text) for key, text in _COLUMNS}
-"""What stands for the calls of each operator."""
+"""The text of each operator's row, without its trait."""
 
 TRAITS: Mapping[str, Trait] = {key: Trait(law[1]) for key, text in _COLUMNS if (law := _LAW.search(text))}
-"""The laws that rows state of their results, operand 0 being the tensor that they name first."""
+"""The traits that rows state. Operand 0 is the tensor that the row names first."""
 
 TABLE: Mapping[str, Row] = {key: row_of(text, RULES) for key, text in TEXTS.items()}
 
@@ -408,4 +409,4 @@ STANDS_FOR: Mapping[str, str] = {
     for key, text in TEXTS.items()
     if key.startswith("aten.") and (op := stands_for(text)) is not None
 }
-"""The operator that stands for a call, where one does by itself."""
+"""The ONNX operator of a call, where one operator alone replaces it."""

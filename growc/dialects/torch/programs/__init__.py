@@ -1,1 +1,1 @@
-"""Programs in `.pt2` files: read, and built anew."""
+"""Loading and building of programs in `.pt2` files."""

@@ -1,7 +1,7 @@
-"""Guards of a program: what torch.export took for granted of its inputs' sizes, in Python code.
+"""Guards of a program: assumptions of torch.export on the sizes of inputs, as Python code.
 
-On sizes that break one, a program may compute something else than the module it was: so a grown program has
-the guards of its source. `program.module()` runs that code, so a file's has to be arithmetic of sizes.
+On sizes that break a guard, a program may compute something else than its module. So a grown program keeps
+the guards of its source. `program.module()` runs that code, so guards of a file must be arithmetic of sizes.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ FUNCTIONS = {
     "math": {"ceil", "floor", "sqrt", "trunc"},
     "torch": {"sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt"},
 }
-"""What a guard may call, by the module that has it."""
+"""Functions that a guard may call, by module."""
 KEY = re.compile(r"\w+")
 HIGHEST = 8
-"""No size has a larger exponent."""
+"""The largest exponent of a size in a guard."""
 ARGUMENT = re.compile(r"\bL\['(\w+)'\](\[?)")
-"""An argument of forward, and whether the guard is about a part of it."""
+"""An argument of forward, and whether the guard concerns a part of it."""
 
 SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.boolop, ast.unaryop, ast.cmpop)
 PARTS = (ast.Expression, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare)
 
 
 def is_arithmetic(guard: str) -> bool:
-    """Whether code only compares sizes of inputs, and numbers made of them.
+    """Whether code only compares sizes of inputs and numbers computed from them.
 
     >>> is_arithmetic("(L['x'].size()[0] % 2) == 0"), is_arithmetic("print(1)")
     (True, False)
@@ -65,7 +65,10 @@ def _are_numbers(nodes: Iterable[ast.AST]) -> bool:
 
 
 def _is_input(node: ast.AST) -> bool:
-    """Names and places alone, as in `L['pair'][0]`: torch writes them into a text of its own."""
+    """Whether an expression is an input by names and positions alone, as in `L['pair'][0]`.
+
+    torch writes these into code of its own.
+    """
     match node:
         case ast.Subscript(ast.Name("L"), ast.Constant(str(key))):
             return KEY.fullmatch(key) is not None
@@ -75,10 +78,10 @@ def _is_input(node: ast.AST) -> bool:
 
 
 def is_about(guard: str, names: Collection[str]) -> bool:
-    """Whether a guard is about these arguments of forward alone, each of which is one tensor."""
+    """Whether a guard concerns only these arguments of forward, and each as one tensor."""
     return all(name in names and not part for name, part in ARGUMENT.findall(guard))
 
 
 def holds(guard: str, arguments: Mapping[str, object]) -> bool:
-    """Whether an arithmetic guard holds of arguments of forward, by name."""
+    """Whether an arithmetic guard holds for arguments of forward, given by name."""
     return bool(eval(guard, {"L": arguments, "math": math, "torch": torch}))

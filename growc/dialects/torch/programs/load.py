@@ -1,9 +1,9 @@
-"""`.pt2` files: programs of torch.export, with their weights.
+"""Loading and saving of `.pt2` files: programs of torch.export with their weights.
 
-torch.export.load trusts what it reads: where weights_only refuses a pickle it opens it without, it
-evaluates the strings that stand for sizes, and it loads compiled libraries. So a file is looked through
-before torch takes it apart: pickles are opened with weights_only alone, sizes and guards are arithmetic, and
-compiled code and pickled objects are refused.
+torch.export.load trusts its input. If weights_only refuses a pickle, it opens the pickle without. It
+evaluates the strings of sizes, and it loads compiled libraries. So a file is checked before torch reads it.
+Pickles are opened with weights_only alone, and sizes and guards must be arithmetic. Compiled code and pickled
+objects are refused.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from growc.system.limits import require
 __all__ = ["load", "save"]
 
 WEIGHTS_ONLY = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
-"""What makes torch.load refuse all other pickles, whatever its caller says."""
+"""Environment that makes torch.load refuse all other pickles, whatever arguments it gets."""
 OBJECTS = (constants.CUSTOM_OBJ_FILENAME_PREFIX, constants.OPAQUE_OBJ_FILENAME_PREFIX)
-"""How the names of constants begin that are pickled objects."""
+"""Prefixes of the names of constants that are pickled objects."""
 
 SYMBOL = re.compile(r"[a-z]+\d+")
 QUOTED = re.compile(r"'([a-z]+\d+|[\d.e+-]+)'")
-"""A symbol or a number in quotes: the only text in a size."""
+"""A symbol or number in quotes: the only string allowed in a size."""
 ARITHMETIC = re.compile(r"[\w\s()+\-*/,<>=&|~%]|\.(?![A-Za-z_])")
-"""One character of a size, but for quotes."""
+"""One character that a size may contain, apart from quotes."""
 RELATIONS = "Eq Equality GreaterThan LessThan Ne StrictGreaterThan StrictLessThan Unequality"
 OTHERS = "Abs Add And Float Integer Max Min Mul Not Or Pow Rational Symbol ceiling floor int_oo oo"
 KEYWORDS = "False True false integer negative nonnegative positive precision real true zero"
@@ -61,18 +61,18 @@ NAMES = {name for name in functions.__all__ if name[0].isupper()} | {
     *OTHERS.split(),
     *KEYWORDS.split(),
 }
-"""What a size may be made of, besides symbols."""
+"""Names that a size may contain, besides symbols."""
 
 
 class _RefusedError(Exception):
-    """What a file holds, and growc does not open."""
+    """Content of a file that growc does not open."""
 
 
 def load(path: Path) -> Captured:
-    """The program of a `.pt2` file; its weights are in `program.state_dict`, by name.
+    """Return the program of a `.pt2` file. Its weights are in `program.state_dict`, by name.
 
     No code in the file is run; torch's own check refuses calls of anything but operators. Raises GrowError
-    (G310) where there is some, or the file is no program of torch.export.
+    (G310) if the file holds code, or is no program of torch.export.
     """
     try:
         if kind := irregular(path):
@@ -94,13 +94,13 @@ def load(path: Path) -> Captured:
 
 
 def _weigh(path: Path) -> None:
-    """Refuse what takes more memory than its file is large: torch compresses nothing."""
+    """Refuse compressed entries, which could take more memory than the file. torch writes none."""
     with zipfile.ZipFile(path) as archive:
-        for one in archive.infolist():
-            if one.compress_type != zipfile.ZIP_STORED or one.file_size != one.compress_size:
-                raise _RefusedError(f"`{one.filename}` in it is compressed, as torch writes none")
-            if one.filename.endswith(".json"):
-                require("json_bytes", f"`{one.filename}` in `{path}` has", one.file_size)
+        for entry in archive.infolist():
+            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+                raise _RefusedError(f"`{entry.filename}` in it is compressed, as torch writes none")
+            if entry.filename.endswith(".json"):
+                require("json_bytes", f"`{entry.filename}` in `{path}` has", entry.file_size)
 
 
 def _look_through(archive: PT2ArchiveReader) -> None:
@@ -109,8 +109,8 @@ def _look_through(archive: PT2ArchiveReader) -> None:
         raise _RefusedError("it holds compiled code, and growc runs none")
     for name in names:
         if name.startswith(constants.CONSTANTS_DIR) and name.endswith(".json"):
-            held = json.loads(archive.read_string(name))["config"].values()
-            if any(payload["path_name"].startswith(OBJECTS) for payload in held):
+            payloads = json.loads(archive.read_string(name))["config"].values()
+            if any(payload["path_name"].startswith(OBJECTS) for payload in payloads):
                 raise _RefusedError("it holds pickled objects, and growc opens none")
         if name.startswith(constants.MODELS_DIR):
             for text in _sizes(json.loads(archive.read_string(name))):
@@ -118,7 +118,7 @@ def _look_through(archive: PT2ArchiveReader) -> None:
 
 
 def _sizes(value: Any) -> Iterator[str]:
-    """The texts of sizes in a program: torch gives them to sympy, which evaluates them."""
+    """Yield the strings of sizes in a program. torch passes them to sympy, which evaluates them."""
     if isinstance(value, Mapping):
         yield from (text for key, text in value.items() if key == "expr_str")
         yield from (text for held in value.values() for text in _sizes(held))
@@ -142,23 +142,23 @@ def _captured(program: ExportedProgram) -> Captured:
     first: dict[tuple[Any, ...], str] = {}
     names = {name: first.setdefault(_identity(tensor), name) for name, tensor in stored.items()}
     targets = [str(spec.target) for spec in specs]
-    made = {target: program.constants[target] for target in targets if target in program.constants}
+    file_constants = {target: program.constants[target] for target in targets if target in program.constants}
     symbols = named_symbols(program, inputs.items(), free_axes(inputs))
-    return Captured(program, names, made, symbols, _parameters(program))
+    return Captured(program, names, file_constants, symbols, _parameters(program))
 
 
 def _parameters(program: ExportedProgram) -> tuple[str, ...]:
-    """The names of the arguments that are given in order; where none is known, those of their tensors."""
+    """Return the names of the positional arguments, or numbered names if they are unknown."""
     signature = program.module_call_graph[0].signature
     order, named = program.call_spec.in_spec.children()
-    known = [] if signature is None else signature.forward_arg_names or []
-    if len(known) == order.num_children + named.num_children:
-        return tuple(known[: order.num_children])
+    argument_names = [] if signature is None else signature.forward_arg_names or []
+    if len(argument_names) == order.num_children + named.num_children:
+        return tuple(argument_names[: order.num_children])
     return tuple(f"argument {k}" for k in range(order.num_children))
 
 
 def _identity(tensor: Tensor) -> tuple[Any, ...]:
-    """Tensors of one file are tied where they are the same part of the same memory."""
+    """Return a key by which tensors of one file are tied: the same part of the same memory."""
     memory = tensor.untyped_storage().data_ptr() or tensor
     return memory, tensor.storage_offset(), tensor.shape, tensor.stride()
 
@@ -170,9 +170,9 @@ def save(
     kwargs: Mapping[str, Any] | None = None,
     axes: Axes | None = None,
 ) -> None:
-    """Write a module as a program with its weights; inputs and axes are those of `export`.
+    """Write a module as a program with its weights. Inputs and axes are those of `export`.
 
-    Raises GrowError (G317) where torch.export refuses it; OSError where it cannot be written.
+    Raises GrowError (G317) if torch.export refuses the module, and OSError if the file cannot be written.
     """
     given_args, given_kwargs = tree_map_only(Tensor, _filled, (tuple(args), dict(kwargs or {})))
     free = free_axes(by_name(module, given_args, given_kwargs)) if axes is None else axes

@@ -1,8 +1,8 @@
-"""How long the inputs of a grown program may be: as declared, or as long as its tables have become.
+"""Ranges of open sizes of a grown program: as declared, or as far as its grown tables allow.
 
-A range of the source comes from whoever exported it, or from torch, which saw where the program ends to run.
-Which of both is tried: where the source runs beyond its range, that was declared, and stays. Where it does
-not and the result does, the result's range ends where the result does.
+A range of the source was declared by the user, or inferred by torch from where the program fails. A trial run
+tells which. If the source runs beyond its range, the range was declared, and stays. If only the result runs
+beyond it, the new range ends where the result fails.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from growc.dialects.torch.run.cases import resized
 from growc.dialects.torch.run.run_module import Inputs
 
 LONGEST = 1 << 16
-"""No input is tried that is longer."""
+"""The largest size of an input that is tried."""
 
 
 def ranges_of(grown: GrownModule, captured: Captured) -> dict[Any, Any]:
-    """The ranges of the symbols in the result, which are those of the source."""
+    """Return the ranges of the result's symbols, which are the source's symbols."""
     program = captured.program
-    found = dict(program.range_constraints)
-    for symbol, known in program.range_constraints.items():
-        if program.example_inputs is None or not known.upper.is_Integer or known.upper >= LONGEST:
+    ranges = dict(program.range_constraints)
+    for symbol, declared in program.range_constraints.items():
+        if program.example_inputs is None or not declared.upper.is_Integer or declared.upper >= LONGEST:
             continue
         sizing = _Sizing.along(captured, symbol)
-        end = int(known.upper)
+        end = int(declared.upper)
         if not sizing.runs(sizing.source, end + 1) and sizing.runs(sizing.result(grown), end + 1):
-            found[symbol] = ValueRanges(known.lower, sizing.longest(sizing.result(grown), end + 1))
-    return found
+            ranges[symbol] = ValueRanges(declared.lower, sizing.longest(sizing.result(grown), end + 1))
+    return ranges
 
 
 def guards_of(
     captured: Captured, ranges: Mapping[object, ValueRanges[Any]], names: Collection[str]
 ) -> list[str]:
-    """The guards of the source about what the result is called with, all but those that end a range.
+    """Return the source's guards on the result's arguments, without those that end an extended range.
 
-    names: the arguments of the result, where it takes others than the source.
+    names: the arguments of the result, if they differ from the source's.
     """
     program = captured.program
-    kept = [guard for guard in program._guards_code if not names or is_about(guard, names)]
-    for symbol, known in ranges.items():
-        if known != program.range_constraints.get(symbol):
-            args, kwargs = _Sizing.along(captured, symbol).of(int(known.upper))
+    guards = [guard for guard in program._guards_code if not names or is_about(guard, names)]
+    for symbol, value_range in ranges.items():
+        if value_range != program.range_constraints.get(symbol):
+            args, kwargs = _Sizing.along(captured, symbol).of(int(value_range.upper))
             longest = dict(zip(captured.parameters, args, strict=False)) | dict(kwargs)
-            kept = [guard for guard in kept if holds(guard, longest)]
-    return kept
+            guards = [guard for guard in guards if holds(guard, longest)]
+    return guards
 
 
 @dataclass(frozen=True)
 class _Sizing:
-    """`given`: inputs of the program; `called`: what the symbols are called whose sizes are tried."""
+    """Trial runs on other sizes. given: inputs of the program. called: the name of the symbols to vary."""
 
     captured: Captured
     given: Inputs
@@ -67,16 +67,16 @@ class _Sizing:
 
     @staticmethod
     def along(captured: Captured, symbol: object) -> _Sizing:
-        """The example inputs, at other sizes of a symbol."""
-        given: Any = captured.program.example_inputs
-        return _Sizing(captured, given, captured.symbols.get(str(symbol), str(symbol)))
+        """Return trial runs of the example inputs with other sizes of a symbol."""
+        inputs: Any = captured.program.example_inputs
+        return _Sizing(captured, inputs, captured.symbols.get(str(symbol), str(symbol)))
 
     def source(self, inputs: Inputs) -> None:
         """Run the source's program."""
         run(self.captured, self.captured.program.state_dict.__getitem__, *inputs)
 
     def result(self, grown: nn.Module) -> Callable[[Inputs], None]:
-        """What runs the result on inputs of the source."""
+        """Return a function that runs the result on inputs of the source."""
 
         def call(inputs: Inputs) -> None:
             args, kwargs = grown.descent.case(inputs).result  # type: ignore[operator, union-attr]
@@ -85,7 +85,7 @@ class _Sizing:
         return call
 
     def runs(self, call: Callable[[Inputs], None], size: int) -> bool:
-        """Whether something runs on inputs of this size."""
+        """Whether a call runs on inputs of this size."""
         try:
             with torch.no_grad():
                 call(self.of(size))
@@ -94,7 +94,7 @@ class _Sizing:
         return True
 
     def longest(self, call: Callable[[Inputs], None], size: int) -> int | float:
-        """The largest size that it runs on, from one that it runs on."""
+        """Return the largest size that a call runs on, starting from one that it runs on."""
         step = size
         while size + step <= LONGEST and self.runs(call, size + step):
             size, step = size + step, 2 * step
@@ -105,7 +105,7 @@ class _Sizing:
         return size
 
     def of(self, size: int) -> Inputs:
-        """The inputs with this size, what stands in them again and again."""
+        """Return the inputs in this size, with their content repeated."""
         calling = Calling.of(self.captured)
         return resized(
             self.captured, calling, self.given, lambda called, own: size if called == self.called else own

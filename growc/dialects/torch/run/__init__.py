@@ -1,1 +1,1 @@
-"""Calls modules: their signatures, inputs to draw, outputs."""
+"""Running of modules: their signatures, drawn inputs, outputs."""

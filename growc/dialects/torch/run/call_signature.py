@@ -1,7 +1,7 @@
-"""How the forward of a module is called: from its arguments to the tensors that its graph takes.
+"""Call signature of a module's forward: from its arguments to the tensors of its graph.
 
-A graph takes tensors alone, by name; a forward takes them in order or by name, inside of lists and mappings,
-and beside numbers and flags, for which a graph was captured with one value.
+A graph takes only tensors, by name. A forward takes them by position or by name, also inside lists and
+mappings. It also takes numbers and flags; a graph was captured for one value of each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from growc.dialects.torch.capture.export import Captured
 
 
 def identifier(name: str) -> str:
-    """The name of an input as an argument has it."""
+    """Return the name of an input as a Python identifier."""
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
@@ -37,9 +37,9 @@ class Argument:
 class Calling:
     """The arguments that a module was captured with.
 
-    parameters: the names of those that can be given in order. rest: the name of those behind, or nothing.
-    fixed: the leaves that are no tensors. values: of tensors by whose values forward decides, those that it
-    was captured with.
+    parameters: the names of positional arguments. rest: the name of the variadic argument, or an empty
+    string. fixed: the leaves that are no tensors. values: the captured values of tensors by which forward
+    decides.
     """
 
     parameters: tuple[str, ...]
@@ -50,17 +50,17 @@ class Calling:
 
     @staticmethod
     def of(captured: Captured) -> Calling:
-        """That of a captured module."""
+        """Return the call signature of a captured module."""
         specs = [
             s.arg for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT
         ]
-        order, named = captured.program.call_spec.in_spec.children()
-        parameters, rest = captured.parameters or tuple(named.context), captured.rest
-        given, behind = order.children()[: len(parameters)], order.children()[len(parameters) :]
-        structures = dict(zip(parameters, given, strict=False))
-        if rest and behind:
-            structures[rest] = treespec_tuple(behind)
-        structures |= zip(named.context, named.children(), strict=True)
+        order, keywords = captured.program.call_spec.in_spec.children()
+        parameters, rest = captured.parameters or tuple(keywords.context), captured.rest
+        positional, variadic = order.children()[: len(parameters)], order.children()[len(parameters) :]
+        structures = dict(zip(parameters, positional, strict=False))
+        if rest and variadic:
+            structures[rest] = treespec_tuple(variadic)
+        structures |= zip(keywords.context, keywords.children(), strict=True)
         leaves = iter(arg.name for arg in specs)
         arguments = {
             name: Argument(tuple(islice(leaves, one.num_leaves)), one) for name, one in structures.items()
@@ -72,51 +72,54 @@ class Calling:
     def tensors(
         self, args: Sequence[object], kwargs: Mapping[str, object], takes: Collection[str] = ()
     ) -> dict[str, Any]:
-        """The tensors by the names that a graph `takes` them by; these may be given as arguments, too.
+        """Return the tensors among arguments by their names in the graph.
 
-        Raises TypeError for what the module was not captured with.
+        takes: names of the graph's inputs, which may be given as arguments too. Raises TypeError for
+        arguments that the module was not captured with.
         """
-        given = dict(zip(self.parameters, args, strict=False)) | dict(kwargs)
+        arguments = dict(zip(self.parameters, args, strict=False)) | dict(kwargs)
         if len(args) > len(self.parameters):
-            given[self.rest] = tuple(args[len(self.parameters) :])
-        found: dict[str, object] = {}
-        for name, value in given.items():
+            arguments[self.rest] = tuple(args[len(self.parameters) :])
+        tensors: dict[str, object] = {}
+        for name, value in arguments.items():
             if name in self.arguments:
-                found |= self._leaves(name, value)
+                tensors |= self._leaves(name, value)
             elif name in takes:
-                found[name] = value
+                tensors[name] = value
             elif value is not None:
                 raise TypeError(f"the source was captured without `{name}`")
-        return found
+        return tensors
 
     def decided(self, args: Sequence[object], kwargs: Mapping[str, object]) -> set[Tensor]:
-        """The tensors among arguments by whose values forward decides."""
-        found = self.tensors(args, kwargs) if self.values else {}
-        return {found[name] for name in self.values if name in found}
+        """Return the tensors among arguments by whose values forward decides."""
+        tensors = self.tensors(args, kwargs) if self.values else {}
+        return {tensors[name] for name in self.values if name in tensors}
 
     def signature(self, takes: Collection[str] = ()) -> list[Parameter]:
-        """The arguments, and behind them by name the tensors that a graph `takes` and no argument holds."""
+        """Return the parameters of forward, and keywords for the graph's other inputs (`takes`)."""
         leaves = {leaf for one in self.arguments.values() for leaf in one.names}
         others = [name for name in self.arguments if name not in (*self.parameters, self.rest)]
-        found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.parameters]
+        parameters = [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None) for name in self.parameters
+        ]
         if self.rest:
-            found.append(Parameter(self.rest, Parameter.VAR_POSITIONAL))
-        named = [*others, *(name for name in takes if name not in leaves)]
-        return found + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in named]
+            parameters.append(Parameter(self.rest, Parameter.VAR_POSITIONAL))
+        keywords = [*others, *(name for name in takes if name not in leaves)]
+        return parameters + [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in keywords]
 
     def _leaves(self, name: str, value: object) -> dict[str, object]:
-        known = self.arguments[name]
-        leaves, own = tree_flatten(value)
-        if own != known.structure:
+        argument = self.arguments[name]
+        leaves, structure = tree_flatten(value)
+        if structure != argument.structure:
             raise TypeError(f"the source was captured with another structure of `{name}`")
-        pairs = dict(zip(known.names, leaves, strict=True))
+        pairs = dict(zip(argument.names, leaves, strict=True))
         for leaf in pairs.keys() & self.fixed.keys():
             if pairs[leaf] is not self.fixed[leaf] and pairs[leaf] != self.fixed[leaf]:
                 raise TypeError(f"the source was captured with {self.fixed[leaf]!r} for `{name}`")
         for leaf in pairs.keys() & self.values.keys():
-            held = self.values[leaf]
-            if pairs[leaf].shape != held.shape or not torch.equal(pairs[leaf].to(held), held):
+            known = self.values[leaf]
+            if pairs[leaf].shape != known.shape or not torch.equal(pairs[leaf].to(known), known):
                 raise TypeError(
-                    f"the source was captured with {held.tolist()} for `{name}`: its forward decides by them"
+                    f"the source was captured with {known.tolist()} for `{name}`: its forward decides by them"
                 )
-        return {leaf: found for leaf, found in pairs.items() if leaf not in self.fixed}
+        return {leaf: tensor for leaf, tensor in pairs.items() if leaf not in self.fixed}

@@ -1,7 +1,7 @@
-"""What a source and its result are run on, so that both compute the same.
+"""Cases: inputs of a source and of its result on which both compute the same.
 
-Needs: arguments of the source's forward. Gives: `Case`s. Caches of the result have its sizes, units that
-inputs number have their new numbers, and layers that come again have inputs of their own.
+They are made from arguments of the source's forward. Caches get the sizes of the result. Unit numbers in
+inputs become the new numbers. Repeated layers get inputs of their own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Dims = tuple[int | str | None, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments of the source's forward, and of the result's."""
+    """Arguments of the source's forward, and those of the result's."""
 
     source: Inputs
     result: Inputs
@@ -42,10 +42,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Descent:
-    """How what a result takes and gives follows from its source.
+    """The relation of a result's inputs and outputs to those of its source.
 
-    calling: how the source is called. ports: what became of inputs and outputs. takes: the tensors that the
-    result takes, with their types and sizes. gives, returns: the names of the outputs of source and result.
+    calling: the call signature of the source. ports: the changes of inputs and outputs. takes: the result's
+    input tensors, with dtypes and sizes. gives, returns: the names of the outputs of source and result.
     """
 
     calling: Calling | None = None
@@ -56,62 +56,63 @@ class Descent:
 
     @staticmethod
     def of(c: Result, result: ir.Model, returns: Sequence[str]) -> Descent:
-        """Of a finished compilation, and its model as it was rewritten."""
+        """Return the descent of a finished compilation and its rewritten model."""
         model = torch_model(c)
         takes = {v.name or "": (_dtype(v), _dims(v)) for v in result.graph.inputs}
         return Descent(Calling.of(model.captured), ports_of(c), takes, model.gives, tuple(returns))
 
     def cases(self, source: nn.Module, inputs: Inputs, captured: Captured | None = None) -> list[Case]:
-        """The arguments that are given, others of their sizes, and other sizes, where the source takes them:
-        those that are open in what was `captured` of it.
+        """Return the given arguments, others of the same sizes, and others of new sizes, as cases.
+
+        The new sizes are those that are open in `captured`, if the source runs on them.
         """
         others = [_drawn(inputs, 0, set() if self.calling is None else self.calling.decided(*inputs))]
         if self.calling is not None and captured is not None:
             others += _of_other_sizes(source, captured, self.calling, inputs)
-        return [self.case(one) for one in (inputs, *others)]
+        return [self.case(arguments) for arguments in (inputs, *others)]
 
     def case(self, inputs: Inputs) -> Case:
-        """The case of these arguments of the source."""
+        """Return the case of these arguments of the source."""
         maps, renamed = self.ports.input_maps(), self.ports.renamed
         if self.calling is None or (not maps and self.takes.keys() == self.calling.tensors(*inputs).keys()):
             return Case(inputs, inputs)
-        for name, found in maps.items():
-            for numbers in (m for m in found if isinstance(m, NumberMap)):
+        for name, input_maps in maps.items():
+            for numbers in (m for m in input_maps if isinstance(m, NumberMap)):
                 inputs = _kept(inputs, self.calling.tensors(*inputs)[name], numbers)
         feeds: dict[str, Any] = {}
         for name, tensor in self.calling.tensors(*inputs).items():
             array = to_numpy(tensor)
-            for one in maps.get(name, ()):
-                array = one.extend(array)
-            own = renamed.get(name, name)
-            if own is not None:
-                feeds[own] = to_torch(array).to(tensor)
+            for input_map in maps.get(name, ()):
+                array = input_map.extend(array)
+            new_name = renamed.get(name, name)
+            if new_name is not None:
+                feeds[new_name] = to_torch(array).to(tensor)
         feeds |= self._drawn(feeds)
         return Case(inputs, ((), {identifier(name): tensor for name, tensor in feeds.items()}))
 
     def feeds(self, case: Case) -> dict[str, Array]:
-        """The arrays that the result takes in a case, by name."""
+        """Return the result's inputs in a case as arrays, by name."""
         tensors = self.tensors(*case.result)
         return {name: to_numpy(widened(tensors[identifier(name)])) for name in self.takes}
 
     def feeds_of_source(self, case: Case) -> dict[str, Array]:
-        """The arrays that the source takes in a case, by name."""
+        """Return the source's inputs in a case as arrays, by name."""
         assert self.calling is not None
-        given = self.calling.tensors(*case.source)
-        return {name: to_numpy(widened(tensor)) for name, tensor in given.items()}
+        tensors = self.calling.tensors(*case.source)
+        return {name: to_numpy(widened(tensor)) for name, tensor in tensors.items()}
 
     def tensors(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Any]:
-        """The tensors among arguments of the result, by the names that its graph has for them."""
+        """Return the tensors among arguments of the result, by their names in its graph."""
         assert self.calling is not None
         return self.calling.tensors(args, kwargs, [identifier(name) for name in self.takes])
 
     def signature(self) -> list[Parameter]:
-        """The arguments of the result: the source's, and those that only the result takes, by name."""
+        """Return the parameters of the result: the source's, and keywords that only the result has."""
         assert self.calling is not None
         return self.calling.signature([identifier(name) for name in self.takes])
 
     def _drawn(self, feeds: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-        """What only the result takes, in sizes that go with the rest."""
+        """Yield random tensors for inputs that only the result takes, in sizes that match the others."""
         sizes = {
             dim: size
             for name, tensor in feeds.items()
@@ -134,8 +135,9 @@ def _dims(value: ir.Value) -> Dims:
 
 
 def _drawn(inputs: Inputs, seed: int, stays: Set[Tensor]) -> Inputs:
-    """Other inputs of the same sizes: normal numbers, and whole ones that stand in the given inputs. What a
-    forward decides by stays.
+    """Return other inputs of the same sizes: normal floats, and permuted integers of the given inputs.
+
+    Tensors in `stays`, by which a forward decides, stay as they are.
     """
     random = torch.Generator().manual_seed(seed)
 
@@ -147,22 +149,25 @@ def _drawn(inputs: Inputs, seed: int, stays: Set[Tensor]) -> Inputs:
         order = torch.randperm(tensor.numel(), generator=random).to(tensor.device)
         return tensor.reshape(-1)[order].reshape(tensor.shape)
 
-    found: Inputs = tree_map_only(Tensor, draw, inputs)
-    return found
+    drawn: Inputs = tree_map_only(Tensor, draw, inputs)
+    return drawn
 
 
 def _of_other_sizes(
     source: nn.Module, captured: Captured, calling: Calling, inputs: Inputs
 ) -> Iterator[Inputs]:
-    """Inputs with one more of everything that has any size, or else of the rows; and one row alone."""
+    """Yield inputs with each open size enlarged by one, and inputs of one row.
+
+    If that many sizes fail, only the rows are enlarged.
+    """
     for kinds in ({"batch", *captured.symbols.values()}, {"batch"}):
-        made = resized(captured, calling, inputs, partial(_one_more, kinds))
-        if _runs(source, made):
-            yield made
+        larger = resized(captured, calling, inputs, partial(_one_more, kinds))
+        if _runs(source, larger):
+            yield larger
             break
-    alone = resized(captured, calling, inputs, lambda called, own: 1 if called == "batch" else own)
-    if _runs(source, alone):
-        yield alone
+    one_row = resized(captured, calling, inputs, lambda called, own: 1 if called == "batch" else own)
+    if _runs(source, one_row):
+        yield one_row
 
 
 def _one_more(kinds: Set[str], called: str, own: int) -> int:
@@ -172,22 +177,24 @@ def _one_more(kinds: Set[str], called: str, own: int) -> int:
 def resized(
     captured: Captured, calling: Calling, inputs: Inputs, size_of: Callable[[str, int], int]
 ) -> Inputs:
-    """Inputs of other sizes, what stands in them again and again.
+    """Return inputs of other sizes, with their content repeated.
 
-    `size_of`: what a size is to be, by what it is called, and what it is.
+    size_of: returns the new size for the name and value of a size.
     """
     values = placeholder_values(captured.program)
-    made: dict[Tensor, Tensor] = {}
+    replacements: dict[Tensor, Tensor] = {}
     for name, tensor in calling.tensors(*inputs).items():
-        other = tensor
+        new_tensor = tensor
         for axis, size in enumerate(values[name].shape if isinstance(tensor, Tensor) else ()):
-            own = other.shape[axis]
-            wanted = size_of(captured.symbols.get(str(size), str(size)), own)
-            if wanted != own:
-                other = other.index_select(axis, torch.arange(wanted, device=other.device) % own)
-        made[tensor] = other
-    found: Inputs = tree_map_only(Tensor, lambda tensor: made.get(tensor, tensor), inputs)
-    return found
+            current = new_tensor.shape[axis]
+            wanted = size_of(captured.symbols.get(str(size), str(size)), current)
+            if wanted != current:
+                new_tensor = new_tensor.index_select(
+                    axis, torch.arange(wanted, device=new_tensor.device) % current
+                )
+        replacements[tensor] = new_tensor
+    result: Inputs = tree_map_only(Tensor, lambda tensor: replacements.get(tensor, tensor), inputs)
+    return result
 
 
 def _runs(source: nn.Module, inputs: Inputs) -> bool:
@@ -199,10 +206,10 @@ def _runs(source: nn.Module, inputs: Inputs) -> bool:
 
 
 def _kept(inputs: Inputs, tensor: Tensor, numbers: NumberMap) -> Inputs:
-    """Arguments with numbers of units that the result still has."""
+    """Return arguments whose unit numbers are among those that the result still has."""
     count = len(numbers.kept)
-    there = to_torch(numbers.narrow(to_numpy(tensor.clamp(min=0)) % count)).to(tensor)
-    found: Inputs = tree_map_only(
-        Tensor, lambda t: torch.where(t < 0, t, there) if t is tensor else t, inputs
+    narrowed = to_torch(numbers.narrow(to_numpy(tensor.clamp(min=0)) % count)).to(tensor)
+    result: Inputs = tree_map_only(
+        Tensor, lambda t: torch.where(t < 0, t, narrowed) if t is tensor else t, inputs
     )
-    return found
+    return result

@@ -1,7 +1,7 @@
-"""Running modules: in either mode, with wider numbers throughout, and without chance.
+"""Runs of modules in either mode, optionally with wider dtypes throughout, and without randomness.
 
-A module's own calls decide on types (rotary angles in float32) and on chance (dropout in training), so what
-torch dispatches is changed, and not the module.
+A module's own calls decide on dtypes (rotary angles in float32) and on random draws (dropout in training). So
+torch's dispatch is changed, not the module.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ NARROWER: Mapping[torch.dtype, Set[torch.dtype]] = {
     torch.float64: {torch.float16, torch.bfloat16, torch.float32},
     torch.complex128: {torch.complex32, torch.complex64},
 }
-"""Types of real and of complex numbers, and all that have fewer bits."""
+"""Floating-point and complex dtypes, each with all narrower ones."""
 
 
 def is_narrow(module: nn.Module) -> bool:
-    """Whether a module has weights of 16 bits."""
+    """Whether a module has 16-bit weights."""
     return any(one.dtype in NARROWER[torch.float32] for one in module.parameters())
 
 
 class Widened(TorchDispatchMode):
-    """All real numbers are of one type, if not of a wider one, whatever type a call asks for.
+    """A dispatch mode that computes with at least one dtype, even if a call asks for a narrower one.
 
-    A module's own tensors must be of that type already, or what it writes to them is lost. rounds: what
-    a call casts to a narrower type is rounded to it all the same.
+    A module's own tensors must have that dtype already, otherwise writes to them are lost. rounds: casts to a
+    narrower dtype still round the numbers to it.
     """
 
     def __init__(self, kind: torch.dtype, *, rounds: bool = False) -> None:
@@ -59,23 +59,23 @@ class Widened(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
-        """Make a call with wider operands, and its results wider."""
+        """Make a call with widened operands, and widen its results."""
         asked = (kwargs or {}).get("dtype")
         args, kwargs = tree_map(self.wide, (args, kwargs or {}))
-        made = call(*args, **kwargs)
+        result = call(*args, **kwargs)
         if self.rounds and call is aten._to_copy.default and asked in self.kinds:
-            made = made.to(asked)
-        return tree_map(self.wide, made)
+            result = result.to(asked)
+        return tree_map(self.wide, result)
 
     def wide(self, value: object) -> Any:
-        """A tensor, or the name of a type, as it is to be; anything else as it is."""
+        """Return a tensor or dtype in the wider dtype, and anything else unchanged."""
         if isinstance(value, Tensor):
             return value.to(self.kinds[value.dtype]) if value.dtype in self.kinds else value
         return self.kinds.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 class Expected(TorchDispatchMode):
-    """What is drawn is what is expected: dropout keeps everything, as it is."""
+    """A dispatch mode in which random draws give their expectation. Dropout keeps all elements unscaled."""
 
     def __torch_dispatch__(
         self,
@@ -84,7 +84,7 @@ class Expected(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
-        """Make a call, but for those that draw."""
+        """Make a call, or replace it if it draws random numbers."""
         if call in DRAWN:
             return DRAWN[call](*args)
         return call(*args, **(kwargs or {}))
@@ -101,28 +101,29 @@ DRAWN: Mapping[Any, Callable[..., Any]] = {
     aten.uniform_.default: lambda x, low=0.0, high=1.0: x.fill_((low + high) / 2),
     aten.uniform.default: lambda x, low=0.0, high=1.0: torch.full_like(x, (low + high) / 2),
 }
-"""What stands in the place of calls that draw. All others draw alike from the same seed."""
+"""Replacements for calls that draw. All other draws are equal for the same seed."""
 
 
 def outputs(module: nn.Module, inputs: Inputs, *, train: bool = False) -> list[Array]:
-    """What a module gives, as arrays: 16-bit numbers as float32, complex ones as pairs.
+    """Return the outputs of a module as arrays: 16-bit floats as float32, complex numbers as pairs.
 
-    In training without chance; the module and its buffers are left as they were, and caches among the inputs.
+    Training mode runs without randomness. The module, its buffers, and caches among the inputs are left as
+    they were.
     """
-    args, kwargs = tree_map(lambda leaf: leaf, inputs)  # a forward may add to a cache that it is given
+    args, kwargs = tree_map(lambda leaf: leaf, inputs)  # a copy: a forward may add to a given cache
     with contextlib.ExitStack() as stack, torch.no_grad():
         stack.enter_context(_in_mode(module, train))
         if train:
             stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(0)
             stack.enter_context(Expected())  # type: ignore[no-untyped-call]
-        found = tree_flatten(module(*args, **kwargs))[0]
-    tensors = (value for value in found if isinstance(value, Tensor))
+        leaves = tree_flatten(module(*args, **kwargs))[0]
+    tensors = (value for value in leaves if isinstance(value, Tensor))
     return [to_numpy(widened(_real(tensor))) for tensor in tensors]
 
 
 def moved_module(module: nn.Module) -> nn.Module:
-    """A copy whose weights are moved by half a unit of their last place."""
+    """Return a copy whose weights are moved by half a unit in the last place."""
     copy = _copy(module)
     for parameter in copy.parameters():
         parameter.data = moved(parameter.data)
@@ -130,14 +131,17 @@ def moved_module(module: nn.Module) -> nn.Module:
 
 
 class Otherwise:
-    """A module with wider numbers, that `rounds` or not; where a call knows no such, by other kernels."""
+    """A module run with wider dtypes or, if a call does not support these, with other kernels.
+
+    rounds: casts to narrower dtypes still round.
+    """
 
     def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, rounds: bool = False) -> None:
         self.module, self.wide, self.mode = module, _copy(module), Widened(kind, rounds=rounds)
         self.wide._apply(self.mode.wide)
 
     def outputs(self, inputs: Inputs, *, train: bool = False) -> list[Array]:
-        """As of the module itself."""
+        """Return the outputs as for the module itself."""
         try:
             with capturable(self.wide), self.mode:
                 return outputs(self.wide, tree_map_only(Tensor, self.mode.wide, inputs), train=train)
@@ -147,32 +151,33 @@ class Otherwise:
 
 
 def _copy(module: nn.Module) -> nn.Module:
-    """A copy of a module. A dictionary that refuses writes cannot be copied: it has no parameters, and both
-    have it.
+    """Return a copy of a module.
+
+    A dictionary that refuses writes cannot be copied. It has no parameters, so both modules share it.
     """
     memo: dict[int, Any] = {}
     for part in module.modules():
-        for held in vars(part).values():
-            if isinstance(held, dict) and type(held) is not dict:
+        for attribute in vars(part).values():
+            if isinstance(attribute, dict) and type(attribute) is not dict:
                 with Attempt() as attempt:
-                    deepcopy(held, dict(memo))
+                    deepcopy(attribute, dict(memo))
                 if attempt.error is not None:
-                    memo[id(held)] = held
+                    memo[id(attribute)] = attribute
     return deepcopy(module, memo)
 
 
 @contextlib.contextmanager
 def _in_mode(module: nn.Module, train: bool) -> Iterator[None]:
     modes = [(part, part.training) for part in module.modules()]
-    kept = [(buffer, buffer.clone()) for buffer in module.buffers()] if train else []
+    saved_buffers = [(buffer, buffer.clone()) for buffer in module.buffers()] if train else []
     module.train(train)
     try:
         yield
     finally:
-        module.train(modes[0][1])  # which chooses a graph, too
+        module.train(modes[0][1])  # this also chooses the graph of a GrownModule
         for part, training in modes:
             part.training = training
-        for buffer, value in kept:
+        for buffer, value in saved_buffers:
             buffer.copy_(value)
 
 
