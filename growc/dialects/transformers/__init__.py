@@ -1,1 +1,1 @@
-"""Classes of transformers, which a config builds: which fields decide which sizes."""
+"""Support for classes of transformers: the fields of a config that decide sizes."""

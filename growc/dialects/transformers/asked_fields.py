@@ -1,7 +1,7 @@
-"""Fields that a class asks its config for, and that the config lacks: the class takes values of its own then.
+"""Fields that a class reads from its config and does not find, so that it uses a default of its own.
 
-Needs: the building of a class. Gives: the path to each such field. Written into the config it counts, as any
-other field does.
+The paths to these fields are recorded while a class is built. Once written into the config, such a field
+takes effect like any other.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ from transformers import PreTrainedConfig
 from growc.dialects.transformers.config.fields import Path
 
 MODELS = "transformers.models."
-"""Where the code of classes stands; what transformers itself asks for makes no sizes."""
+"""Package with the code of classes. Fields that other code of transformers asks for decide no sizes."""
 
 
 @dataclass
 class Asked:
-    """Who asked for which name, in order."""
+    """The configs that were asked for missing fields, with the names, in order."""
 
     names: list[tuple[PreTrainedConfig, str]] = field(default_factory=list)
 
     def paths(self, module: nn.Module) -> list[Path]:
-        """Where the config of a module lacks them. Copies of a part of a config count as the part."""
+        """Return the paths of the missing fields in a module's config.
+
+        A copy of a sub-config counts as that sub-config.
+        """
         root = getattr(module, "config", None)
         parts = list(_parts(root)) if isinstance(root, PreTrainedConfig) else []
-        found: dict[Path, None] = {}
+        missing: dict[Path, None] = {}
         for asked, name in self.names:
-            same = [path for path, part in parts if part is asked]
-            for path in same or [path for path, part in parts if type(part) is type(asked)]:
-                found[*path, name] = None
-        return list(found)
+            exact = [path for path, part in parts if part is asked]
+            for path in exact or [path for path, part in parts if type(part) is type(asked)]:
+                missing[*path, name] = None
+        return list(missing)
 
 
 def _parts(config: PreTrainedConfig, path: Path = ()) -> Iterator[tuple[Path, PreTrainedConfig]]:
-    """A config and those in it, with their paths."""
+    """Yield a config and its sub-configs, with their paths."""
     yield path, config
     for name, value in vars(config).items():
         if isinstance(value, PreTrainedConfig):
@@ -50,7 +53,7 @@ def _parts(config: PreTrainedConfig, path: Path = ()) -> Iterator[tuple[Path, Pr
 
 @contextmanager
 def asking() -> Iterator[Asked]:
-    """What classes that are built meanwhile ask for, and do not find."""
+    """Record the missing fields that classes ask for inside the context."""
     asked = Asked()
 
     def lacks(config: PreTrainedConfig, name: str) -> NoReturn:

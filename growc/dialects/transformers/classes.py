@@ -1,6 +1,7 @@
-"""Modules from the config.json of a checkpoint: of the class that it names in transformers, or a caller.
+"""Construction of modules from the config.json of a checkpoint.
 
-Code that lies beside a checkpoint is never run.
+The class is the one that the config names in transformers, or one that the caller names. Code that lies
+beside a checkpoint is never run.
 """
 
 from __future__ import annotations
@@ -27,43 +28,48 @@ from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.system.limits import require
 
 ATTENTIONS = (None, "eager")
-"""transformers' own choice, which is one operator where a class can, and written out."""
+"""Attention implementations to try: the default of transformers (one operator if the class has it), then
+eager.
+"""
 
 LARGE = 1 << 27
-"""What is made without values, and has more elements, is a parameter: no constant is so large."""
+"""Number of elements above which a tensor made without values is a parameter. No constant is so large."""
 
 PARAMETERS = 100_000
-"""As many as a class may have; the largest mixtures of single experts have three quarters of it."""
+"""The most parameters of a class. The largest mixtures of single experts have three quarters of it."""
 
 
 OWN = "`--class MODULE:NAME` (`model_class=` in Python) names a class of your own"
 
 
 class TooManyError(Exception):
-    """A class registers more parameters than that."""
+    """A class registers too many parameters."""
 
 
 def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
-    """The class that the caller has named (growc.dialects.transformers.named_class), or that a configuration
-    names, or the one without a head of its model type.
+    """Return the class of a checkpoint.
 
-    Raises GrowError (G310) where transformers has no such class; code beside a checkpoint is never run.
+    It is the class that the caller has named (growc.dialects.transformers.named_class), the one that the
+    config names, or the headless class of its model type. Raises GrowError (G310) if transformers has no such
+    class. Code beside a checkpoint is never run.
     """
     if (own := named_class()) is not None and names(config):
         return own
-    named, kind = config.get("architectures") or [], config.get("model_type")
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+    architectures, kind = config.get("architectures") or [], config.get("model_type")
+    if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise _unreadable("`architectures` of config.json is no list of names")
     if not isinstance(kind, str | None):
         raise _unreadable("`model_type` of config.json is no name")
-    first = named[:1]
+    first = architectures[:1]
     try:
-        found = getattr(transformers, first[0], None) if first else _of_type(kind)
-    except ImportError as error:  # a class needs a package that is not there
-        lacks = (str(error.__cause__ or error).splitlines() or [""])[0]
-        raise _unreadable(f"transformers cannot import `{first[0] if first else kind}`", lacks) from error
-    if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel):
-        return found
+        resolved = getattr(transformers, first[0], None) if first else _of_type(kind)
+    except ImportError as error:  # the class needs a package that is not installed
+        missing_package = (str(error.__cause__ or error).splitlines() or [""])[0]
+        raise _unreadable(
+            f"transformers cannot import `{first[0] if first else kind}`", missing_package
+        ) from error
+    if isinstance(resolved, type) and issubclass(resolved, transformers.PreTrainedModel):
+        return resolved
     asked = first[0] if first else kind
     if asked is None:
         raise _unreadable("config.json names no class: there is neither `architectures` nor `model_type`")
@@ -79,14 +85,14 @@ def _of_type(kind: str | None) -> Any:
 
 
 def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Iterable[str] = ()) -> nn.Module:
-    """The module of a config.json on the meta device, in evaluation mode.
+    """Return the module of a config.json on the meta device, in evaluation mode.
 
-    constants: all but parameters has the values that the class computes, as buffers that no state dict holds;
-    without it they are on meta as well, which is faster.
-    unstored: names of tensors that are such constants too, for no file holds them.
+    constants: tensors other than parameters get the values that the class computes, as buffers that no state
+        dict holds. Otherwise they are on meta as well, which is faster.
+    unstored: names of tensors that are such constants too, since no file holds them.
 
-    Raises GrowError: G310 for a class that is not transformers' own, or does not take these values; G309 for
-    quantised weights.
+    Raises GrowError: G310 for a class that is not transformers' own, or does not accept these values; G309
+    for quantised weights.
     """
     require_plain(config)
     chosen = class_of(config)
@@ -98,31 +104,41 @@ def build(config: Mapping[str, Any], *, constants: bool = False, unstored: Itera
             reason = attempt.error
             break
         reason = reason or attempt.error
-    said = next((line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__)
-    raise _unreadable(f"`{chosen.__name__}` does not take this config.json", said) from reason
+    first_line = next(
+        (line.strip() for line in str(reason).splitlines() if line.strip()), type(reason).__name__
+    )
+    raise _unreadable(f"`{chosen.__name__}` does not take this config.json", first_line) from reason
 
 
 def require_bounded(module: nn.Module, unstored: Iterable[str]) -> None:
-    """Raises GrowError (G324) where a class computes too many numbers: its buffers, and tensors by name."""
+    """Check the size of the constants that a class computes: its buffers, and tensors by name.
+
+    Raises GrowError (G324) if they are too large.
+    """
     computed = [*module.buffers(), *map(module.state_dict(keep_vars=True).__getitem__, unstored)]
     size = sum(tensor.numel() * tensor.element_size() for tensor in computed)
     require("constant_bytes", f"`{type(module).__name__}` computes", size)
 
 
 def require_plain(config: Mapping[str, Any]) -> None:
-    """Raises GrowError (G309) for a config of quantised weights."""
-    said = config.get("quantization_config")
-    if said:
-        how = said.get("quant_method", "an unnamed method") if isinstance(said, Mapping) else repr(said)
+    """Raise GrowError (G309) for a config of quantised weights."""
+    quantization = config.get("quantization_config")
+    if quantization:
+        method = (
+            quantization.get("quant_method", "an unnamed method")
+            if isinstance(quantization, Mapping)
+            else repr(quantization)
+        )
         message = "the model's weights are quantised, and this version grows none of these"
-        raise GrowError(Diagnostic("G309", message, notes=(f"`quantization_config` names {how}",)))
+        raise GrowError(Diagnostic("G309", message, notes=(f"`quantization_config` names {method}",)))
 
 
 @dataclass(frozen=True)
 class ClassBuilder:
-    """Builds one class as `build` does, and raises whatever its constructor raises.
+    """A builder of one class that works like `build`, but raises whatever the constructor raises.
 
-    attention, experts: which of transformers' implementations, by parts of the config; None leaves it to it.
+    attention, experts: implementations of transformers, by sub-configs. None leaves the choice to
+    transformers.
     """
 
     chosen: type[transformers.PreTrainedModel]
@@ -132,7 +148,7 @@ class ClassBuilder:
     def __call__(
         self, config: Mapping[str, Any], *, constants: bool = False, unstored: Iterable[str] = ()
     ) -> nn.Module:
-        """The module of a config on the meta device, in evaluation mode; as `build` does."""
+        """Return the module of a config on the meta device, in evaluation mode, as `build` does."""
         kind: Any = self.chosen.config_class
         configuration = kind.from_dict(_spelt_out(config))
         if self.attention is not None:
@@ -150,7 +166,7 @@ class ClassBuilder:
 
 @contextmanager
 def _at_most(limit: int) -> Iterator[None]:
-    """Raises TooManyError where modules register more parameters, before their number fills the memory."""
+    """Raise TooManyError if modules register too many parameters, before their number fills the memory."""
     numbers = count()
 
     def registered(part: nn.Module, name: str, parameter: nn.Parameter) -> None:
@@ -166,8 +182,11 @@ def _at_most(limit: int) -> Iterator[None]:
 
 @contextmanager
 def _computing_constants() -> Iterator[None]:
-    """Parameters go to meta as soon as a module has them, large ones before; all else is computed."""
-    register, moved = nn.Module.register_parameter, WeakIdKeyDictionary()
+    """Move parameters to meta when a module registers them, and compute all other tensors.
+
+    Large empty tensors are created on meta.
+    """
+    register, outlines = nn.Module.register_parameter, WeakIdKeyDictionary()
     empty: Callable[..., Tensor] = torch.empty
 
     def on_meta_if_large(*size: object, **options: object) -> Tensor:
@@ -177,9 +196,11 @@ def _computing_constants() -> Iterator[None]:
     def on_meta(part: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
         register(part, name, parameter)
         if parameter is not None and not parameter.is_meta:
-            if parameter not in moved:
-                moved[parameter] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
-            part._parameters[name] = moved[parameter]
+            if parameter not in outlines:
+                outlines[parameter] = nn.Parameter(
+                    parameter.to("meta"), requires_grad=parameter.requires_grad
+                )
+            part._parameters[name] = outlines[parameter]
 
     with (
         mock.patch.object(nn.Module, "register_parameter", on_meta),
@@ -189,7 +210,7 @@ def _computing_constants() -> Iterator[None]:
 
 
 def _spelt_out(value: Any) -> Any:
-    """A config with the numbers that JSON has none for: transformers writes infinity as an object."""
+    """Return a config with numbers that JSON cannot express. transformers writes infinity as an object."""
     if isinstance(value, Mapping):
         if list(value) == ["__float__"]:
             return float(value["__float__"])

@@ -1,6 +1,6 @@
-"""Parameters that no file holds: a class of transformers computes them itself, each time that it is loaded.
+"""Parameters that no file holds, because a class of transformers computes them each time it is loaded.
 
-Sinusoids that are parameters are such. They are handled as what they are, constants of the class.
+Sinusoids stored as parameters are an example. They are treated as constants of the class.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import torch
 from torch import Tensor, nn
 
 SEEDS = (0, 1)
-"""What is computed is the same with each."""
+"""Random seeds. A computed parameter is the same for each."""
 
 
 def unstored(module: Any, names: Collection[str]) -> list[str]:
-    """Which of these tensors, that a file lacks, the class computes when it is loaded: none at random."""
+    """Return the missing tensors that the class computes without randomness when it is loaded."""
     patterns = [re.compile(pattern) for pattern in module._keys_to_ignore_on_load_missing or ()]
-    given = [name for name in names if any(pattern.search(name) for pattern in patterns)]
-    return [name for name in given if torch.equal(*(_initial(module, name, seed) for seed in SEEDS))]
+    candidates = [name for name in names if any(pattern.search(name) for pattern in patterns)]
+    return [name for name in candidates if torch.equal(*(_initial(module, name, seed) for seed in SEEDS))]
 
 
 def compute(module: Any, name: str, *, constants: bool) -> None:
-    """Let a tensor of the state be a buffer that no state dict holds.
+    """Turn a tensor of the state into a buffer that no state dict holds.
 
-    constants: it has the value that the class computes, and is on meta otherwise.
+    constants: the buffer gets the value that the class computes. Otherwise it is on meta.
     """
     owner, leaf = _place(module, name)
     value = _initial(module, name, SEEDS[0]) if constants else getattr(owner, leaf).detach().to("meta")
@@ -35,22 +35,22 @@ def compute(module: Any, name: str, *, constants: bool) -> None:
 
 
 def _initial(module: Any, name: str, seed: int) -> Tensor:
-    """What the class gives a new tensor."""
+    """Return the initial value that the class gives a tensor."""
     owner, leaf = _place(module, name)
-    held: dict[str, Any] = owner._parameters if leaf in owner._parameters else owner._buffers
-    before = held[leaf]
+    tensors: dict[str, Any] = owner._parameters if leaf in owner._parameters else owner._buffers
+    before = tensors[leaf]
     assert before is not None, name
-    made = torch.empty_like(before, device="cpu")
-    held[leaf] = nn.Parameter(made, requires_grad=False) if isinstance(before, nn.Parameter) else made
+    fresh = torch.empty_like(before, device="cpu")
+    tensors[leaf] = nn.Parameter(fresh, requires_grad=False) if isinstance(before, nn.Parameter) else fresh
     try:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
-            made.uniform_() if made.is_floating_point() else made.random_()
+            fresh.uniform_() if fresh.is_floating_point() else fresh.random_()
             module._init_weights(owner)
-        found: Tensor = held[leaf]
-        return found.detach()
+        initial: Tensor = tensors[leaf]
+        return initial.detach()
     finally:
-        held[leaf] = before
+        tensors[leaf] = before
 
 
 def _place(module: Any, name: str) -> tuple[nn.Module, str]:

@@ -1,7 +1,7 @@
-"""The first step of a decoding, from inputs of a later one.
+"""First step of a decoding, derived from the inputs of a later step.
 
-Needs: example inputs of a class of transformers. Gives: the same without caches. A class makes its caches by
-itself, in the sizes that its config says, so the config is found, and compared, on a step that has none.
+From example inputs of a class of transformers follow the same inputs without caches. A class makes its own
+caches, in the sizes of its config. So the config is found, and compared, on a step without caches.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 
 
 def first_step(module: nn.Module, inputs: Mapping[str, object]) -> dict[str, object]:
-    """Inputs without caches; the mask of a text has no column any more for what they hold.
+    """Return the inputs without caches, and without the mask columns of cached text.
 
-    Raises GrowError (G309) for other inputs that hold several tensors: a class is found on single ones.
+    Raises GrowError (G309) for other inputs that hold several tensors, since a class is found on single ones.
     """
     caches = [value for value in inputs.values() if isinstance(value, Cache)]
-    kept = {name: value for name, value in inputs.items() if not isinstance(value, Cache)}
-    for name, value in kept.items():
+    remaining = {name: value for name, value in inputs.items() if not isinstance(value, Cache)}
+    for name, value in remaining.items():
         if not isinstance(value, Tensor) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value)):
             message = f"`{name}` holds several tensors, and the config of a class is found on single ones"
             remedy = "leave it out, or use `keep_class=False`, which gives a module of growc's own"
             raise GrowError(Diagnostic("G309", message, help=remedy))
     if not caches:
-        return kept
-    kept.pop("use_cache", None)
-    side = "decoder_" if any(name.startswith("decoder_") for name in kept) else ""
+        return remaining
+    remaining.pop("use_cache", None)
+    side = "decoder_" if any(name.startswith("decoder_") for name in remaining) else ""
     past = max(int(cache.get_seq_length()) for cache in caches)
-    mask, text = (kept.get(f"{side}{name}") for name in ("attention_mask", "input_ids"))
-    text = kept.get(f"{side}inputs_embeds") if text is None else text
+    mask, text = (remaining.get(f"{side}{name}") for name in ("attention_mask", "input_ids"))
+    text = remaining.get(f"{side}inputs_embeds") if text is None else text
     if isinstance(mask, Tensor) and isinstance(text, Tensor) and mask.shape[-1] >= past + text.shape[1]:
-        kept[f"{side}attention_mask"] = mask[..., past : past + text.shape[1]]
-    return kept | without_cache(module, kwargs=kept)
+        remaining[f"{side}attention_mask"] = mask[..., past : past + text.shape[1]]
+    return remaining | without_cache(module, kwargs=remaining)

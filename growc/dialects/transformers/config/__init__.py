@@ -1,1 +1,1 @@
-"""Searches the config of a class that has planned sizes."""
+"""Search for the config with which a class has the planned sizes."""

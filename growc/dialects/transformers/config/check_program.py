@@ -1,7 +1,7 @@
-"""Whether a class computes what was planned: sizes, ties, operators, literals and constants, but for what
-adds nothing yet.
+"""Check that a class computes the planned program: sizes, ties, operators, literals and constants.
 
-Needs: the class built from the config that is to be written, and `Target`. Gives: the first difference.
+Branches that add nothing yet may differ. The class is built from the config that is to be written, and is
+compared with a `Target`. The result is the first difference.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 
 
 def check(module: nn.Module, target: Target, log: Log | None = None) -> None:
-    """Raises GrowError (G319) where a class differs from the planned program in anything at all."""
-    found = difference(module, target, log)
-    if found:
+    """Raise GrowError (G319) if a class differs from the planned program in anything at all."""
+    first_difference = difference(module, target, log)
+    if first_difference:
         message = f"`{type(module).__name__}` with this config does not compute what was planned"
-        raise GrowError(Diagnostic("G319", message, notes=(found,)))
+        raise GrowError(Diagnostic("G319", message, notes=(first_difference,)))
 
 
 def difference(module: nn.Module, target: Target, log: Log | None = None) -> str:
-    """The first difference between a class and the planned program, in words; empty where there is none.
+    """Return the first difference between a class and the planned program in words, or an empty string.
 
-    log: of the class, where it is known.
+    log: the operator log of the class, if it is known.
     """
     with Attempt() as attempt:
         log = log or operator_log(module, target.inputs, target.fixed)
@@ -36,9 +36,9 @@ def difference(module: nn.Module, target: Target, log: Log | None = None) -> str
     ties = ties_of(module)
     shapes = read_by(log.reads, shapes_of(module), ties)
     for name in (*target.shapes, *shapes):
-        planned, there = target.shapes.get(name), shapes.get(name)
-        if planned != there:
-            return f"`{name}` is planned as {_shape(planned)}, and is {_shape(there)} in the class"
+        planned, actual = target.shapes.get(name), shapes.get(name)
+        if planned != actual:
+            return f"`{name}` is planned as {_shape(planned)}, and is {_shape(actual)} in the class"
     for names in among(ties, shapes) ^ target.ties:
         return f"{_listed(names)} are one tensor in one of both"
     same = same_logs(target.log, log) or same_logs(awake(target.log, target.zeros), awake(log, target.zeros))
@@ -46,7 +46,7 @@ def difference(module: nn.Module, target: Target, log: Log | None = None) -> str
 
 
 def parting(planned: Log, found: Log) -> str:
-    """Where two logs part, in words; empty where they are equal."""
+    """Return the first difference of two logs in words, or an empty string."""
     for a, b in zip(planned.entries, found.entries, strict=False):
         if a != b:
             return f"planned is {_told(a)}, and the class has {_told(b)}"

@@ -1,6 +1,6 @@
-"""The leaves of a config: its numbers, wherever they stand, and what it is with other ones.
+"""Leaves of a config: paths to its numbers, copies with other values, and values to try.
 
-Needs: a config as its file says it. Gives: the path to each leaf, changed copies, and values to try.
+The config is given as in its file.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 from torch import nn
 
 Path = tuple[str | int, ...]
-"""Keys and places in lists, from the top."""
+"""Keys and list positions, from the top of a config."""
 Values = Mapping[Path, Any]
 """New values of some leaves."""
 FEW = 4
-"""So few fields, or fewer, are sizes even where their values are 0, 1, 2 and on."""
+"""The most fields of a mapping that are taken for sizes even if their values are 0, 1, 2 and so on."""
 
 
 class NoConfigError(Exception):
-    """Values that make no config: an entry behind the end of a list, or below what is no list."""
+    """Values that fit no config: an entry behind the end of a list, or inside of a value that is no list."""
 
 
 def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Numbers, truth values and None, with their paths; lists of numbers also as a whole.
+    """Yield numbers, booleans and None with their paths, and lists of numbers as a whole too.
 
-    What only numbers names from nought on, as those of classes, has no sizes.
+    A mapping that only numbers names from zero on, such as class labels, has no sizes and is skipped.
     """
     if isinstance(config, dict):
         if _numbers_names(config):
@@ -44,7 +44,7 @@ def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def fields(config: Mapping[str, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """What a config and the configs of classes in it have, with their paths."""
+    """Yield the fields of a config and of its sub-configs of classes, with their paths."""
     for key, value in config.items():
         if isinstance(value, dict) and "model_type" in value:
             yield from fields(value, (*path, key))
@@ -53,46 +53,46 @@ def fields(config: Mapping[str, object], path: Path = ()) -> Iterator[tuple[Path
 
 
 def without(config: Mapping[str, object], paths: Iterable[Path]) -> dict[str, object]:
-    """A copy without these fields."""
-    made = deepcopy(dict(config))
+    """Return a copy without these fields."""
+    copy = deepcopy(dict(config))
     for path in paths:
-        del value_at(made, path[:-1])[path[-1]]
-    return made
+        del value_at(copy, path[:-1])[path[-1]]
+    return copy
 
 
 def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object]:
-    """A config with all fields that its class has, defaults too."""
-    known: Any = getattr(module, "config", None)
-    fields = {} if known is None else known.to_dict()
+    """Return a config with all fields of its class, including defaults."""
+    class_config: Any = getattr(module, "config", None)
+    fields = {} if class_config is None else class_config.to_dict()
     return {**fields, **{name: value for name, value in given.items() if not isinstance(value, dict)}}
 
 
 def value_at(config: Any, path: Path) -> Any:
-    """What stands at a path."""
+    """Return the value at a path."""
     for key in path:
         config = config[key]
     return config
 
 
 def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
-    """A copy with other leaves; a path that the config lacks is added.
+    """Return a copy with other leaves. A path that the config lacks is added.
 
     Raises NoConfigError.
     """
-    made = deepcopy(dict(config))
+    copy = deepcopy(dict(config))
     try:
         for path in sorted(values, key=len):
-            holder: Any = made
+            holder: Any = copy
             for key in path[:-1]:
                 holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key]
             holder[path[-1]] = deepcopy(values[path])
     except (IndexError, KeyError, TypeError) as error:
         raise NoConfigError from error
-    return made
+    return copy
 
 
 def path_of(spelling: str) -> Path:
-    """The path that a person writes so. Raises ValueError where it is none.
+    """Parse the written form of a path. Raises ValueError for any other text.
 
     >>> path_of("text_config.depths[0]")
     ('text_config', 'depths', 0)
@@ -105,10 +105,10 @@ def path_of(spelling: str) -> Path:
 
 
 def scaled(value: Any, ratio: float) -> Any:
-    """The value times a ratio, of the same kind; None where that is no value of its kind."""
+    """Return the value times a ratio, of the same kind, or None if the product is no value of that kind."""
     if isinstance(value, list):
-        made = [scaled(element, ratio) for element in value]
-        return None if None in made else made
+        scaled_elements = [scaled(element, ratio) for element in value]
+        return None if None in scaled_elements else scaled_elements
     if not _is_number(value) or value == 0:
         return None
     if isinstance(value, float):
@@ -118,7 +118,7 @@ def scaled(value: Any, ratio: float) -> Any:
 
 
 def spelled(path: Path) -> str:
-    """A path as a person writes it.
+    """Return the written form of a path.
 
     >>> spelled(("text_config", "depths", 0))
     'text_config.depths[0]'
@@ -128,7 +128,10 @@ def spelled(path: Path) -> str:
 
 
 def _numbers_names(config: Mapping[str, object]) -> bool:
-    """Whether each value is the place of its key; a few sizes may be that by chance, as 0, 1 and 2."""
+    """Whether a mapping numbers names: its values are 0, 1, 2 and so on.
+
+    A few sizes may have such values by chance.
+    """
     numbers = [value for value in config.values() if type(value) is int]
     return len(config) > FEW and sorted(numbers) == [*range(len(config))]
 

@@ -1,7 +1,7 @@
-"""What stands in the way of a plan: the configs that come closest, and what differs with them.
+"""Near misses of a plan: the configs that come closest, and their differences from it.
 
-Needs: configs that were tried, none of which is the plan. Gives: `Unsolved`, from which axes are made to
-follow (growc.checkpoint.classes.dependent_axes), or a refusal is said
+From tried configs, none of which is the plan, follows an `Unsolved`. It decides which axes are made to follow
+(growc.checkpoint.classes.dependent_axes), or it is reported as a refusal
 (growc.dialects.transformers.config.refusal).
 """
 
@@ -18,17 +18,17 @@ from growc.dialects.transformers.config.shapes import LAYERS, Feature
 from growc.dialects.transformers.config.trials import Trial, Trials
 
 OTHERS = 2
-"""So many more configs are named to which the plan can be brought."""
+"""The number of further configs that are reported, to which the plan can be adapted."""
 
 Fields = Mapping[str, tuple[Any, Any]]
-"""What changes in a config, by its spelling: (before, after)."""
+"""The changed fields of a config, by their written paths: (before, after)."""
 
 
 @dataclass(frozen=True)
 class Tied:
-    """A field that would give a planned size, and the axes that would have this field's size with it.
+    """A field that would give a planned size, and the axes that would change with it.
 
-    axes: (tensor, axis, planned, with the field so).
+    size: (tensor, axis, planned). axes: (tensor, axis, planned, size with this field).
     """
 
     field: str
@@ -39,15 +39,17 @@ class Tied:
 
 @dataclass(frozen=True)
 class Unsolved:
-    """The config that comes closest, and what differs with it.
+    """The config that comes closest to the plan, and its differences.
 
-    sizes: (tensor, axis, planned, of the class), where both have the tensor. names: tensors that only one
-    of them has. failed: what the class said of it, where it could not be built or run.
-    operators: where they part, if all shapes are as planned. follows: whether all
-    that differs are axes that the plan leaves as they are and the class does not: they can follow. leads: for
-    each of these, the axes that the same fields resize as they are planned. refused: fields that sizes
-    suggest first, and what the class says of them. others: where axes can follow, the configs that come next,
-    where other axes do. decided: fields that the caller decides, and the values that the plan asks for.
+    sizes: (tensor, axis, planned, in the class), for tensors that both have.
+    names: tensors that only one of them has.
+    failed: the error of the class, if it could not be built or run.
+    operators: the first difference of operators, if all shapes are as planned.
+    follows: whether all differences are axes that the plan keeps and the class changes. These can follow.
+    leads: for each of these axes, the axes that the same fields resize as planned.
+    refused: fields that sizes suggest first, and the error of the class for them.
+    others: if axes can follow, the next closest configs, in which other axes do.
+    decided: fields that the caller decides, with the values that the plan needs.
     """
 
     config: dict[str, object]
@@ -65,31 +67,31 @@ class Unsolved:
 
 
 def follows(trials: Trials, trial: Trial) -> bool:
-    """Whether what differs are axes alone that the plan leaves as they are."""
+    """Whether the only differences are axes that the plan keeps."""
     return trial.read.keys() == trials.target.shapes.keys() and _leaves(trials, trial)
 
 
 def _leaves(trials: Trials, trial: Trial) -> bool:
-    """Whether the plan leaves all sizes that differ as they are."""
+    """Whether the plan keeps all sizes that differ."""
     return all(trials.before[f] == trials.wanted[f] for f in trials.wrong(trial))
 
 
 def unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
-    """What a search that found no config comes to."""
-    whole = [t for t in trials.seen.values() if t.log is not None and t.read == trials.target.shapes]
-    best = max([trials.of(best.values, logged=True), *whole], key=trials.score)
+    """Return the outcome of a search that found no config."""
+    right_shapes = [t for t in trials.seen.values() if t.log is not None and t.read == trials.target.shapes]
+    best = max([trials.of(best.values, logged=True), *right_shapes], key=trials.score)
     _even(trials, proposals, next(_plainest(trials, best)))
     others: dict[frozenset[Feature], Trial] = {}
     for other in _plainest(trials, best):
         others.setdefault(frozenset(trials.wrong(other)), other)
         if len(others) > OTHERS:
             break
-    first, *found = (_missed(trials, proposals, other) for other in others.values())
-    return replace(first, others=tuple(found))
+    first, *further = (_missed(trials, proposals, other) for other in others.values())
+    return replace(first, others=tuple(further))
 
 
 def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
-    """What differs with a config."""
+    """Return the differences of a config from the plan."""
     sizes = _sizes(trials, trial, trials.wrong(trial))
     names = tuple(sorted(trials.target.shapes.keys() ^ trial.read.keys()))
     following = bool(sizes) and follows(trials, trial)
@@ -103,9 +105,10 @@ def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
 
 
 def _plainest(trials: Trials, best: Trial) -> Iterator[Trial]:
-    """Configs where all that is left can follow, the one with the least of it first; else the best alone.
+    """Yield configs in which all differences can follow, or else only the best config.
 
-    Where the best config is none of these, less has to follow than was asked for.
+    Those with the fewest differences come first. If the best config is none of these, fewer axes must follow
+    than the plan resizes.
     """
     if best.log is not None and best.read == trials.target.shapes:
         yield best
@@ -120,8 +123,10 @@ def _plainest(trials: Trials, best: Trial) -> Iterator[Trial]:
 
 
 def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
-    """How much is left to follow. Where all of it grows as something does that was asked for, few axes are
-    better than few changes; else a change may have met a size by chance.
+    """Return a rank for how much is left to follow.
+
+    If all of it grows in a ratio that was asked for, few axes count before few changes. Otherwise a change
+    may have met a size by chance, and few changes count first.
     """
     wrong, uneven = trials.wrong(trial), _uneven(trials, trial)
     counts = (len(wrong), len(trial.values))
@@ -129,61 +134,66 @@ def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
 
 
 def _uneven(trials: Trials, trial: Trial) -> set[Feature]:
-    """What is left to follow and grows as nothing does that was asked for."""
+    """Return the axes left to follow that grow in no ratio that was asked for."""
     ratios = set(_asked(trials).values())
     pairs = ((f, trial.features[f], trials.wanted[f]) for f in trials.wrong(trial))
     return {f for f, there, n in pairs if not any(there * old == n * new for new, old in ratios)}
 
 
 def _even(trials: Trials, proposals: Proposals, trial: Trial) -> None:
-    """Try configs where more fields grow as something does that was asked for: a size that is the difference
-    of two fields grows as both if both do.
+    """Try configs in which more fields grow in a ratio that was asked for.
+
+    A size that is the difference of two fields grows in that ratio if both fields do.
     """
     uneven = _uneven(trials, trial) if follows(trials, trial) else set()
     moving = proposals.moving(trial) if uneven else ()
     paths = [p for p, moved in moving if p not in trial.values and not uneven.isdisjoint(moved)]
     numbers = [(p, trials.leaves[p]) for p in paths if type(trials.leaves[p]) is int]
     ratios = sorted(set(_asked(trials).values()))
-    made = ((p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0)
-    for path, value in dict.fromkeys(made):
+    changes = ((p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0)
+    for path, value in dict.fromkeys(changes):
         trials.propose({**trial.values, path: value}, trial)
 
 
 def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:
-    """Axes that the plan resizes: (planned, before)."""
+    """Return the axes that the plan resizes: (planned, before)."""
     before = trials.source.features
     return {f: (n, before[f]) for f, n in trials.wanted.items() if before.get(f, n) != n}
 
 
 def leads_of(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature, tuple[Feature, ...]]:
-    """For every wrong axis, the right ones that change with it: by each changed field, with the others or
-    alone, as the class takes it, and by all fields together that it takes in neither way. Where a field moves
-    wrong ones alone, they are led as each other.
+    """Return, for every wrong axis, the right axes that change with it.
+
+    Each changed field is tried with the other fields or alone, as the class accepts it. Fields that the class
+    accepts in neither way are tried together. If a field moves only wrong axes, these share their leading
+    axes.
     """
-    found: dict[Feature, set[Feature]] = {}
-    together: list[set[Feature]] = []
-    alone = {path: _moved(trials, trial, [path]) for path in trial.values}
-    bound = [path for path, moved in alone.items() if not moved]
-    for moved in (*alone.values(), _moved(trials, trial, bound)):
-        for one in wrong & moved:
-            found.setdefault(one, set()).update(moved - wrong)
-        together += [] if moved - wrong or not moved else [moved]
-    for moved in together:
-        leaders = set[Feature]().union(*(found[one] for one in moved))
-        found.update((one, leaders) for one in moved if not found[one])
-    return {one: tuple(sorted(leads)) for one, leads in found.items()}
+    leaders_of: dict[Feature, set[Feature]] = {}
+    leaderless: list[set[Feature]] = []
+    moved_by = {path: _moved(trials, trial, [path]) for path in trial.values}
+    inseparable = [path for path, moved in moved_by.items() if not moved]
+    for moved in (*moved_by.values(), _moved(trials, trial, inseparable)):
+        for axis in wrong & moved:
+            leaders_of.setdefault(axis, set()).update(moved - wrong)
+        leaderless += [] if moved - wrong or not moved else [moved]
+    for moved in leaderless:
+        leaders = set[Feature]().union(*(leaders_of[axis] for axis in moved))
+        leaders_of.update((axis, leaders) for axis in moved if not leaders_of[axis])
+    return {axis: tuple(sorted(leads)) for axis, leads in leaders_of.items()}
 
 
 def _moved(trials: Trials, trial: Trial, paths: Sequence[Path]) -> set[Feature]:
-    """The axes that change with some changed fields and no more: beside the others, or else alone."""
-    those = {p: v for p, v in trial.values.items() if p in paths}
+    """Return the axes that some changed fields move: on top of the other fields, or else alone."""
+    chosen = {p: v for p, v in trial.values.items() if p in paths}
     rest = {p: v for p, v in trial.values.items() if p not in paths}
-    for values, others in ((trial.values, rest), (those, {})):
-        made = [(trials.of(asked, logged=False), asked) for asked in (values, others)]
-        if any(built.values.keys() - asked.keys() - trials.decided.keys() for built, asked in made):
-            continue  # the class refuses these alone
-        there, here = (built.features for built, _ in made)
-        if moved := {f for f in there.keys() & here.keys() if there[f] != here[f]}:
+    for values, others in ((trial.values, rest), (chosen, {})):
+        builds = [(trials.of(asked, logged=False), asked) for asked in (values, others)]
+        if any(built.values.keys() - asked.keys() - trials.decided.keys() for built, asked in builds):
+            continue  # the class refuses these values alone
+        with_fields, without_fields = (built.features for built, _ in builds)
+        if moved := {
+            f for f in with_fields.keys() & without_fields.keys() if with_fields[f] != without_fields[f]
+        }:
             return moved
     return set()
 
@@ -197,21 +207,21 @@ def _sizes(trials: Trials, trial: Trial, among: set[Feature]) -> tuple[tuple[str
 
 
 def _tied(trials: Trials, proposals: Proposals, trial: Trial) -> tuple[Tied, ...]:
-    """Fields that would give the wrong sizes, with what else they would change that no other field holds."""
-    wrong, found = trials.wrong(trial), []
+    """Return the fields that would correct wrong sizes, with the other axes that they alone would change."""
+    wrong, tied = trials.wrong(trial), []
     for path, proposed in proposals.moving(trial):
         for feature in sorted(proposed.keys() & wrong)[:1]:
-            there = trials.of({**trial.values, path: proposed[feature]}, logged=False)
-            if feature in trials.wrong(there) or not there.shapes:
+            candidate = trials.of({**trial.values, path: proposed[feature]}, logged=False)
+            if feature in trials.wrong(candidate) or not candidate.shapes:
                 continue
-            others = proposals.moving(there)
-            held = {f for other, values in others if other != path for f in values}
-            axes = _sizes(trials, there, trials.wrong(there) - held)
+            others = proposals.moving(candidate)
+            determined = {f for other, values in others if other != path for f in values}
+            axes = _sizes(trials, candidate, trials.wrong(candidate) - determined)
             size = (*feature, trials.wanted[feature])
-            found.append(Tied(spelled(path), proposed[feature], size, axes))
-    return tuple(found)
+            tied.append(Tied(spelled(path), proposed[feature], size, axes))
+    return tuple(tied)
 
 
 def fields_of(trials: Trials, trial: Trial) -> Fields:
-    """The fields of a config that are others than in the source's."""
+    """Return the fields of a config that differ from the source's."""
     return {spelled(path): (trials.value(path), new) for path, new in trial.values.items()}

@@ -1,9 +1,9 @@
-"""Values of a config that the planned program suggests: each field is changed to see which numbers follow it.
+"""Proposals for a config: each field is varied to see which numbers follow it.
 
-Needs: `Trials`. Gives: new values, the most telling first.
+From `Trials` follow new values, the most telling ones first.
 
-Sizes of stored tensors come first, then the operator log: the number of heads is the size of no tensor that
-is stored, but of some that are computed; an eps is the size of none.
+Sizes of stored tensors come first, then the operator log. The number of heads is not the size of a stored
+tensor, but that of a computed one. An eps is not a size at all.
 """
 
 from __future__ import annotations
@@ -23,43 +23,46 @@ from growc.dialects.transformers.log.entry import Entry, Log, rounded
 from growc.resolve.config_fields import FIELDS, SCOPED
 
 SINGLE = 10
-"""So many values are proposed alone."""
+"""The number of values that are proposed alone."""
 LOGS = 160
-"""So many changed fields are seen by their logs."""
+"""The number of changed fields whose logs are recorded."""
 USUAL = frozenset(n for table in (FIELDS, *SCOPED.values()) for names in table.values() for n in names)
-"""Fields that mostly bear sizes: seen by their logs before others. They decide nothing."""
+"""Fields that usually hold sizes. Their logs are recorded before others. They decide nothing else."""
 Slot = tuple[int, int]
-"""The place of an operator in the target's log, and that of one of its numbers; COUNT: how many there are."""
+"""The position of an operator in the target's log, and that of one of its numbers.
+
+COUNT is the log's length.
+"""
 COUNT = -1
 Vote = tuple[Path, str]
-"""A field, and how its new value is spelled."""
+"""A field, and its new value as text."""
 Place = TypeVar("Place", Feature, Slot)
-"""Where a number stands."""
+"""The place of a number."""
 
 
 @dataclass(frozen=True)
 class Reading(Generic[Place]):
-    """Numbers of one kind: those of a trial, and which are wanted. logged: they stand in the log."""
+    """Numbers of one kind. of: those of a trial. wanted: those of the target. logged: they are in the log."""
 
     of: Callable[[Trial], Mapping[Place, float]]
     wanted: Mapping[Place, float]
     logged: bool = False
 
     def wrong(self, trial: Trial) -> set[Place]:
-        """The wanted numbers that a trial has otherwise."""
-        found = self.of(trial)
-        return {place for place, n in self.wanted.items() if found.get(place, n) != n}
+        """Return the places of wanted numbers that differ in a trial."""
+        numbers = self.of(trial)
+        return {place for place, n in self.wanted.items() if numbers.get(place, n) != n}
 
 
 def _logged(trials: Trials, numbers: Callable[[Entry], Iterable[float]]) -> Reading[Slot]:
-    """How many operators there are, and numbers of those that stand where the target has the same one."""
+    """Return the reading of logs: their length, and numbers of the operators that match the target."""
     target, known = trials.target.log, dict[str, dict[Slot, float]]()
 
     def read(log: Log) -> dict[Slot, float]:
-        found: dict[Slot, float] = {(COUNT, 0): len(log.entries)}
+        readings: dict[Slot, float] = {(COUNT, 0): len(log.entries)}
         for k, entry in aligned(log, target):
-            found |= {(k, j): n for j, n in enumerate(numbers(entry))}
-        return found
+            readings |= {(k, j): n for j, n in enumerate(numbers(entry))}
+        return readings
 
     def of(trial: Trial) -> dict[Slot, float]:
         if trial.log is None:
@@ -72,17 +75,17 @@ def _logged(trials: Trials, numbers: Callable[[Entry], Iterable[float]]) -> Read
 
 
 def aligned(log: Log, target: Log) -> Iterator[tuple[int, Entry]]:
-    """The entries of a log that the target has too but for numbers, with their places there."""
-    ours, theirs = ([(e.operator, e.kinds) for e in one.entries] for one in (log, target))
-    if ours == theirs:
+    """Yield the entries of a log that match the target except for numbers, with their target places."""
+    log_keys, target_keys = ([(e.operator, e.kinds) for e in one.entries] for one in (log, target))
+    if log_keys == target_keys:
         yield from enumerate(log.entries)
         return
-    for a, b, count in SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks():
+    for a, b, count in SequenceMatcher(None, log_keys, target_keys, autojunk=False).get_matching_blocks():
         yield from ((b + k, log.entries[a + k]) for k in range(count))
 
 
 class Proposals:
-    """What numbers say about fields."""
+    """Derivation of field values from numbers of the program."""
 
     def __init__(self, trials: Trials) -> None:
         self.trials, self.logs = trials, LOGS
@@ -91,11 +94,11 @@ class Proposals:
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
 
     def of(self, trial: Trial) -> Iterator[Iterator[Values]]:
-        """New values in stages: those that together give all numbers, then each alone.
+        """Yield new values in stages. In each, values together precede each value alone.
 
-        Sizes say them; where all are as wanted, the whole numbers of the log: its own, or that of the source,
-        where more operators are those of the target; and where these are, its real numbers. What turns
-        operators on or off comes last, if the log comes closer by it.
+        Sizes suggest values first. If all sizes are right, the whole numbers of the log do. That log is the
+        trial's, or the source's if more of its operators match the target. If these are right too, its real
+        numbers do. Flags that turn operators on or off come last, if they bring the log closer.
         """
         if self.sizes.wrong(trial):
             yield self.ranked(trial, self.sizes, self.moving(trial))
@@ -109,39 +112,45 @@ class Proposals:
             values = {
                 p: nearer.values.get(p, v) for p, v in self.trials.leaves.items() if isinstance(v, bool)
             }
-            turned = {path: not value for path, value in values.items()}
-            moved = self.movers(nearer, turned, lambda t: t.log != nearer.log)
-            found = ({**nearer.values, path: turned[path]} for path in moved)
-            yield (one for one in found if self.score(one) > self.score(nearer.values))
+            flipped = {path: not value for path, value in values.items()}
+            moved = self.movers(nearer, flipped, lambda t: t.log != nearer.log)
+            candidates = ({**nearer.values, path: flipped[path]} for path in moved)
+            yield (one for one in candidates if self.score(one) > self.score(nearer.values))
 
     def score(self, values: Values) -> float:
-        """How close the class with these values is, by its log too."""
+        """Return how close the class with these values is, by its log too."""
         return self.trials.score(self.trials.of(values, logged=True))
 
     @cached_property
     def sized(self) -> dict[Path, set[Feature]]:
         """The fields that sizes follow, with these sizes."""
-        found = {p: self.moved(self.trials.start, self.sizes, p)[1] for p in self.trials.leaves}
-        return {path: set(moved) for path, moved in found.items() if moved}
+        followers = {p: self.moved(self.trials.start, self.sizes, p)[1] for p in self.trials.leaves}
+        return {path: set(moved) for path, moved in followers.items() if moved}
 
     def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Iterator[Values]]:
-        """New values of fields that no size follows, which give numbers of the log: of usual ones first."""
-        here = reading.of(trial)
-        wrong = {place: here[place] for place in reading.wrong(trial)}
+        """Yield stages of values for fields that no size follows, but numbers of the log.
+
+        Usual fields come first.
+        """
+        numbers = reading.of(trial)
+        wrong = {place: numbers[place] for place in reading.wrong(trial)}
         for usual in (True, False):
             paths = (p for p in self.trials.leaves if (p[-1] in USUAL) is usual and p not in self.sized)
             values = {path: trial.values.get(path, self.trials.leaves[path]) for path in paths if wrong}
-            tried = {path: probes(value)[0] for path, value in values.items() if probes(value)}
-            moved = self.movers(trial, tried, lambda t: not wrong.items() <= reading.of(t).items())
+            probe_values = {path: probes(value)[0] for path, value in values.items() if probes(value)}
+            moved = self.movers(trial, probe_values, lambda t: not wrong.items() <= reading.of(t).items())
             yield self.ranked(trial, reading, self.followed(trial, reading, moved))
 
     def movers(self, trial: Trial, values: Values, moves: Callable[[Trial], bool]) -> Iterator[Path]:
-        """The fields that move a log: all change in one build, and each half of them where that moves it."""
+        """Yield the fields that move a log.
+
+        All fields change in one build. Each half is then tried if the log moves.
+        """
         if not values or not self.logs:
             return
         self.logs -= 1
-        there, paths = self.trials.of({**trial.values, **values}, logged=True), list(values)
-        if there.log is not None and not moves(there):
+        probed, paths = self.trials.of({**trial.values, **values}, logged=True), list(values)
+        if probed.log is not None and not moves(probed):
             return
         if len(paths) == 1:
             yield from paths
@@ -151,7 +160,7 @@ class Proposals:
     def ranked(
         self, trial: Trial, reading: Reading[Place], moving: Iterable[tuple[Path, dict[Place, Any]]]
     ) -> Iterator[Values]:
-        """Values of fields, those first that give most of what is wanted: with others, and alone."""
+        """Yield values of fields, together and alone. Those that give most wanted numbers come first."""
         wrong = reading.wrong(trial)
         votes: dict[Vote, set[Place]] = {}
         values: dict[Vote, Any] = {}
@@ -170,16 +179,16 @@ class Proposals:
     def against(
         self, trial: Trial, reading: Reading[Place], path: Path, value: Any, places: set[Place]
     ) -> bool:
-        """Whether a whole number becomes less where sizes become more: a ratio mostly stays as it is."""
+        """Whether an integer decreases while sizes grow. Such a number, a ratio, mostly stays as it is."""
         before = trial.values.get(path, self.trials.leaves[path])
-        found = reading.of(trial)
-        grow = all(reading.wanted[place] > found[place] for place in places)
+        numbers = reading.of(trial)
+        grow = all(reading.wanted[place] > numbers[place] for place in places)
         return type(before) is int and value < before and grow
 
     def moving(self, trial: Trial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
-        """For each field that sizes follow: the value that would give each of them as wanted.
+        """Return, for each field that sizes follow, the values that would give each of them as wanted.
 
-        A field that only sizes follow which are right is left, where others may right all that are wrong.
+        A field that moves only right sizes is omitted if other fields can correct all wrong ones.
         """
         wrong, reached = self.sizes.wrong(trial), set[Feature]().union(*self.sized.values())
         some = wrong if wrong <= reached else reached
@@ -189,40 +198,43 @@ class Proposals:
     def followed(
         self, trial: Trial, reading: Reading[Place], paths: Iterable[Path]
     ) -> Iterator[tuple[Path, dict[Place, Any]]]:
-        """For each of these fields that numbers follow: the value that would give each of them as wanted."""
+        """Yield, for each field that numbers follow, the values that would give each of them as wanted."""
         for path in paths:
             self.logs -= reading.logged
             if (self.logs >= 0 or not reading.logged) and (proposed := self.following(trial, reading, path)):
                 yield path, proposed
 
     def following(self, trial: Trial, reading: Reading[Place], path: Path) -> dict[Place, Any]:
-        """The value of one field that would give each number that follows it as wanted."""
+        """Return the values of one field that would give each number that follows it as wanted."""
         value = trial.values.get(path, self.trials.leaves[path])
         probe, moved = self.moved(trial, reading, path)
-        made = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
-        return {p: estimated for p, estimated in made.items() if estimated is not None}
+        estimates = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
+        return {p: estimated for p, estimated in estimates.items() if estimated is not None}
 
     def moved(
         self, trial: Trial, reading: Reading[Place], path: Path
     ) -> tuple[Any, dict[Place, tuple[float, float]]]:
-        """Another value of a field that the class takes, and what each number that follows it was and is."""
+        """Return another value that the class accepts, and the (old, new) numbers that follow the field."""
         value = trial.values.get(path, self.trials.leaves[path])
-        here = reading.of(trial)
+        numbers = reading.of(trial)
         for probe in probes(value):
-            there = self.trials.of({**trial.values, path: probe}, reading.logged)
-            if not there.shapes or (reading.logged and there.log is None):
+            probed = self.trials.of({**trial.values, path: probe}, reading.logged)
+            if not probed.shapes or (reading.logged and probed.log is None):
                 continue
-            found = reading.of(there)
-            both = {p: (n, found.get(p, n)) for p, n in here.items() if p in reading.wanted}
-            moved = {p: (old, new) for p, (old, new) in both.items() if old != new}
+            probed_numbers = reading.of(probed)
+            old_and_new = {
+                p: (n, probed_numbers.get(p, n)) for p, n in numbers.items() if p in reading.wanted
+            }
+            moved = {p: (old, new) for p, (old, new) in old_and_new.items() if old != new}
             if not moved and value is None and probe != probes(value)[-1]:
-                continue  # what stands for None may be this very number
+                continue  # this number may be the default that None stands for
             return probe, moved
         return None, {}
 
     def with_lists(self, values: Values) -> Iterator[Values]:
-        """Values that may change a number of layers: alone, with the lists that go along, and with each of
-        these as the class fills it.
+        """Yield values that may change a number of layers.
+
+        They come alone, with the lists per layer, and with each of these lists as the class fills it.
         """
         yield values
         if lists := self.trials.lists(values):
@@ -233,20 +245,24 @@ class Proposals:
 
 
 def _cover(ranked: Sequence[Vote], votes: Mapping[Vote, set[Any]]) -> list[Vote]:
-    """The first vote, and more that give the other places: those first that give no place again."""
-    left: set[Any] = set().union(*votes.values())
+    """Return the first vote and more that give the remaining places, first those that give no place twice."""
+    uncovered: set[Any] = set().union(*votes.values())
     chosen: dict[Path, Vote] = {}
-    for again in (False, True):
+    for allow_repeats in (False, True):
         for vote in ranked:
-            if vote[0] not in chosen and (votes[vote] & left if again else votes[vote] <= left):
+            if vote[0] not in chosen and (
+                votes[vote] & uncovered if allow_repeats else votes[vote] <= uncovered
+            ):
                 chosen[vote[0]] = vote
-                left -= votes[vote]
+                uncovered -= votes[vote]
     return [*chosen.values()]
 
 
 def estimate(value: Any, probe: Any, old: float, new: float, wanted: float) -> Any:
-    """The value that gives a wanted number, if the number is a line through two values, one through their
-    reciprocals (a width that is shared by so many heads), or a power of them (a scale). Else None.
+    """Return the field value that gives a wanted number, extrapolated from two values, or None.
+
+    The number may be linear in the value, linear in its reciprocal (a width divided by a number of heads), or
+    a power of it (a scale).
 
     >>> estimate(64, 128, 192, 384, 288), estimate(None, 64, 256, 64, 100), estimate(4.0, 8.0, 256, 512, 384)
     (96, 100, 6.0)
@@ -256,10 +272,10 @@ def estimate(value: Any, probe: Any, old: float, new: float, wanted: float) -> A
     if value == old and probe == new:
         return type(probe)(wanted)
     through = (0, 0) if value is None else (value, old)
-    found = through[0] + (wanted - through[1]) * (probe - through[0]) / (new - through[1])
+    linear = through[0] + (wanted - through[1]) * (probe - through[0]) / (new - through[1])
     if isinstance(value, float):
-        return found
-    if whole := _whole(found):
+        return linear
+    if whole := _whole(linear):
         return whole
     if not value:
         return None
@@ -268,7 +284,7 @@ def estimate(value: Any, probe: Any, old: float, new: float, wanted: float) -> A
 
 
 def _power(value: int, probe: int, old: float, new: float, wanted: float) -> float:
-    """The value that gives a wanted number, if the number is a power of the values; 0 if it is none."""
+    """Return the value that gives a wanted number if the number is a power of the value, or 0."""
     if min(value, probe, old, new, wanted) <= 0:
         return 0.0
     degree = math.log(new / old) / math.log(probe / value)
@@ -280,7 +296,7 @@ def _whole(found: float) -> int | None:
 
 
 def probes(value: Any) -> list[Any]:
-    """Values to see what numbers do; constructors take not every one."""
+    """Return values to try for a field. Constructors may refuse some of them."""
     if isinstance(value, (bool, list)):
         return []
     if value is None:

@@ -1,7 +1,7 @@
-"""Why no config of a class gives what was planned, and what to ask for too.
+"""Refusal of a plan that no config of a class gives, with statements that would make it possible.
 
-Needs: `Unsolved`, what a recipe calls an axis of a tensor, and which tensors are planned several times.
-Gives: a diagnostic (G318).
+The diagnostic (G318) is made from an `Unsolved`, the recipe's names of axes, and the tensors that are planned
+several times.
 """
 
 from __future__ import annotations
@@ -15,23 +15,26 @@ from growc.dialects.transformers.config.near_misses import Tied, Unsolved
 from growc.errors.diagnostic import Diagnostic
 
 Called = Callable[[str, int], Sequence[tuple[str, int]]]
-"""What a recipe calls an axis of a tensor, or factors of it, and their planned sizes: the outermost first."""
+"""Function that returns the recipe's names for an axis of a tensor, or for its factors, outermost first.
+
+Each name comes with its planned size.
+"""
 Axes = Sequence[tuple[str, int, int, int]]
 """(tensor, axis, planned, in the class)"""
 STATEMENTS = 4
-"""More statements than these are no help."""
+"""The most statements that a remedy may have."""
 TRIALS = 8
-"""So many proposals are tried."""
+"""The number of proposals that are tried."""
 WAYS = {"widen": ("with cyclic copy", "with zero fill"), "subclone": ("by magnitude", "by first")}
-"""How an axis may grow or shrink: not every axis takes the first way."""
+"""Fills and rankings to propose, by verb. Not every axis allows the first."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a recipe asks for, and what else it could.
+    """The requests of a recipe, and means to extend them.
 
-    verbs: of its statements. before: the shapes of the source. works: whether the class holds what the recipe
-    plans with these statements behind it.
+    verbs: of its statements. called: names of axes. before: the shapes of the source. works: whether the
+    class can hold the plan of the recipe with further statements.
     """
 
     verbs: frozenset[str]
@@ -41,8 +44,9 @@ class Asked:
 
 
 def refusal(kind: str, found: Unsolved, asked: Asked, repeated: Mapping[str, int]) -> Diagnostic:
-    """That a class cannot hold the planned sizes. `repeated`: how often tensors are planned for which no
-    number of a layer tells one from another.
+    """Return the diagnostic that a class cannot hold the planned sizes.
+
+    repeated: how often tensors are planned that no layer number tells apart.
     """
     message = f"no config of `{kind}` gives the planned sizes"
     if repeated:
@@ -68,7 +72,10 @@ def refusal(kind: str, found: Unsolved, asked: Asked, repeated: Mapping[str, int
 
 
 def computed_otherwise(kind: str, weight: str, stored: Sequence[str]) -> Diagnostic:
-    """That a class computes a weight which is to change, and not by a weight norm. `stored`: from what."""
+    """Return the diagnostic (G318) that a class computes a weight to be changed, and not by a weight norm.
+
+    stored: the tensors that the weight is computed from.
+    """
     message = f"`{kind}` computes `{weight}`, and nothing that it stores gives what is planned for it"
     notes = (f"it is computed from {' and '.join(f'`{name}`' for name in stored)}",) if stored else ()
     remedy = "`keep_class=False`, in Python, gives a module that stores it"
@@ -88,40 +95,43 @@ def _difference(found: Unsolved) -> str:
 
 
 def _repetition(repeated: Mapping[str, int], before: Mapping[str, tuple[int, ...]]) -> str:
-    """That a class has a tensor once, since what repeats is a part of what it numbers."""
+    """Return the note that a class has a tensor once, because only part of a numbered layer repeats."""
     name, times = next(iter(repeated.items()))
-    said = f"`{name}` is planned {times} times, and the class has it once"
+    note = f"`{name}` is planned {times} times, and the class has it once"
     numbered = re.match(r"(.*\.\d+)\.", name)
     if numbered is None or all(other in repeated for other in before if other.startswith(numbered[0])):
-        return said
-    return f"{said}: only a part of `{numbered[1]}` repeats, and the class adds whole layers"
+        return note
+    return f"{note}: only a part of `{numbered[1]}` repeats, and the class adds whole layers"
 
 
 def _least_first(tied: Sequence[Tied], asked: Asked) -> list[Tied]:
-    """Fields, the one that draws the fewest axes along first."""
+    """Return fields, the one that changes the fewest other axes first."""
     return sorted(tied, key=lambda field: len(_statements(field.axes, asked, 0, 0)))
 
 
 def _proposals(found: Unsolved, asked: Asked) -> Iterator[tuple[Tied | None, list[str]]]:
-    """What to ask for too: with which field the class has a planned size then, or as the closest configs are.
+    """Yield statements to add, each with the field that then gives a planned size.
 
-    An axis is resized through any of its factors.
+    The field is None for statements that lead to the closest configs. An axis is resized through any of its
+    factors.
     """
     fields = [(tied, tied.axes) for tied in _least_first(found.tied, asked)]
-    closest = [(None, one.sizes) for one in (found, *found.others)]
+    closest = [(None, near_miss.sizes) for near_miss in (found, *found.others)]
     seen: set[tuple[str, ...]] = set()
     for factor in (0, 1):
         for tied, axes in (*fields, *closest):
-            for way in (0, 1):
-                made = _statements(axes, asked, factor, way)
-                if made and len(made) <= STATEMENTS and tuple(made) not in seen:
-                    seen.add(tuple(made))
-                    yield tied, made
+            for alternative in (0, 1):
+                statements = _statements(axes, asked, factor, alternative)
+                if statements and len(statements) <= STATEMENTS and tuple(statements) not in seen:
+                    seen.add(tuple(statements))
+                    yield tied, statements
 
 
 def _statements(axes: Axes, asked: Asked, factor: int, way: int) -> list[str]:
-    """What to ask for so that all these axes are as the class makes them. Nothing that is asked for is taken
-    back, and nothing shrinks (or grows) where nothing is to.
+    """Return statements that make all these axes as the class has them.
+
+    Nothing that was asked for is taken back. Nothing shrinks (or grows) unless the recipe shrinks (or grows)
+    axes.
     """
     named: dict[str, None] = {}
     plain: dict[str, None] = {}
@@ -134,7 +144,7 @@ def _statements(axes: Axes, asked: Asked, factor: int, way: int) -> list[str]:
         roles = asked.called(name, axis)[factor:][:1]
         if not roles and not factor:
             plain[f'{verb} axis {axis} of "{name}" to {size} {WAYS[verb][way]}'] = None
-        for role, now in roles:
-            if now * size % planned == 0:
-                named[f"{verb} {role} to {now * size // planned} {WAYS[verb][way]}"] = None
+        for role, current in roles:
+            if current * size % planned == 0:
+                named[f"{verb} {role} to {current * size // planned} {WAYS[verb][way]}"] = None
     return list(named or plain)

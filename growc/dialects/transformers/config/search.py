@@ -1,21 +1,21 @@
-"""Which config gives a class the planned sizes: found by building the class, not by names of fields.
+"""Search for the config that gives a class the planned sizes, by building the class, not by field names.
 
-Needs: the source's config, `Target` (shapes, ties and operator log of the planned program), and a function
-that builds the class on meta. Gives: `Solved`, or `Unsolved` with what stands in the way.
+The search takes the source's config, a `Target` (shapes, ties and operator log of the planned program), and a
+function that builds the class on meta. The result is `Solved`, or `Unsolved` with the obstacles.
 
-Each size and each number of the log is an equation in the fields of the config. One build for each field says
-how the numbers follow it, and so which value would give those that are planned (`Proposals`). Shapes are not
-enough: the number of heads shows in none of them, so that most configs with the right shapes are wrong ones.
-So sizes are solved first; where all hold, the whole numbers of the log are, and then its real numbers. A log
-is only taken where sizes hold.
+Each size and each number of the log is an equation in the fields of the config. One build per field shows how
+the numbers follow it, and so which value would give the planned numbers (`Proposals`). Shapes are not enough.
+The number of heads shows in none of them, so most configs with the right shapes are wrong. So sizes are
+solved first. Once all sizes hold, the whole numbers of the log are solved, and then its real numbers. A log
+is only recorded if the sizes hold.
 
-The cost of a config: first the equations that do not hold, then the fields that change, then the numbers that
-become less where sizes become more, for a ratio mostly stays as it is. Of all values that are proposed,
-together and alone, the config that costs least is taken up next. It is an answer only where shapes, ties and
-the log are equal; where none is, one may differ in what adds nothing yet, since it ends in zeros.
+The cost of a config counts equations that do not hold, then changed fields, then numbers that decrease while
+sizes grow. Such a number is mostly a ratio, which stays as it is. Of all proposed values, together and alone,
+the config of least cost is continued. A config is an answer only if shapes, ties and the log are equal. If
+there is none, one may differ in branches that add nothing yet, because they end in zeros.
 
-A class may refuse some values alone. Then more go along (`Trials`): what it fills by itself, numbers that
-were equal, another number in proportion, or lists of layers.
+A class may refuse a value alone. Then further values change with it (`Trials`): fields that the class fills
+itself, numbers that were equal, another number in proportion, or lists per layer.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from growc.dialects.transformers.config.trials import Build, Known, Target, Tria
 from growc.dialects.transformers.log.entry import Log, same_logs
 
 PATIENCE = 32
-"""After so many stages of proposals that come no closer the search ends."""
+"""The number of stages of proposals without progress after which the search ends."""
 
 
 @dataclass(frozen=True)
 class Solved:
-    """A config with which the class is the planned program, but for real literals, which weights make up for.
+    """A config with which the class is the planned program, apart from real literals.
 
-    log: of this class. leads: for axes of tensors that nothing reads and whose size changes, the axes that
-    change with them.
+    Weights compensate for these. log: the operator log of this class. leads: for resized axes of unread
+    tensors, the axes that change with them.
     """
 
     config: dict[str, object]
@@ -63,28 +63,29 @@ def solve(
     known: Known | None = None,
     decided: Values | None = None,
 ) -> Solved | Unsolved:
-    """The config of the planned program, changed as little as possible. `decided`: fields with these values.
+    """Return the config of the planned program, with as few changes as possible.
 
-    known: what was built before for targets with the same inputs; more comes to it.
+    decided: fields with fixed values. known: earlier builds for targets with the same inputs; new ones are
+    added.
     """
     known = Known() if known is None else known
     trials = Trials(config, target, build, known, decided)
-    found = _searched(trials)
-    if isinstance(found, Unsolved) and any(trial.refused for trial in trials.seen.values()):
+    outcome = _searched(trials)
+    if isinstance(outcome, Unsolved) and any(trial.refused for trial in trials.seen.values()):
         paired = _searched(Trials(config, target, build, known, decided, paired=True))
-        found = paired if isinstance(paired, Solved) else found
-    if not decided or isinstance(found, Solved):
-        return found
+        outcome = paired if isinstance(paired, Solved) else outcome
+    if not decided or isinstance(outcome, Solved):
+        return outcome
     free = solve(config, target, build, known)
     if isinstance(free, Unsolved):
-        return found
+        return outcome
     before = {path: (None, trials.value(path)) for path in decided}
     asked = {path: free.fields.get(spelled(path), before[path])[1] for path in decided}
-    return replace(found, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
+    return replace(outcome, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
 
 
 def _searched(trials: Trials) -> Solved | Unsolved:
-    """What a search comes to."""
+    """Return the outcome of a search."""
     proposals = Proposals(trials)
     best = explored(trials, proposals)
     if trials.solves(best):
@@ -97,11 +98,14 @@ def _searched(trials: Trials) -> Solved | Unsolved:
 
 
 def explored(trials: Trials, proposals: Proposals) -> Trial:
-    """The best trial that sizes and logs lead to: the best so far is gone on from, one stage at a time."""
+    """Return the best trial that sizes and logs lead to.
+
+    The best trial so far is continued, stage by stage.
+    """
     order, best, queued = count(), trials.start, {trials.start.key}
     heap = [(-trials.score(best), next(order), best, proposals.of(best))]
     last, rounds = 0, count()
-    while heap and not trials.exact(best) and (now := next(rounds)) - last < PATIENCE:
+    while heap and not trials.exact(best) and (round_number := next(rounds)) - last < PATIENCE:
         rank, _, trial, stages = heappop(heap)
         if (stage := next(stages, None)) is None:
             if trials.solves(trial):
@@ -109,19 +113,22 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
             continue
         heappush(heap, (rank, next(order), trial, stages))
         for values in stage:
-            made = trials.propose(values, trial)
-            if made.key not in queued:
-                queued.add(made.key)
-                heappush(heap, (-trials.score(made), next(order), made, proposals.of(made)))
-                closer = trials.score(made) > trials.score(best)
-                best, last = (made, now) if closer else (best, last)
+            proposed = trials.propose(values, trial)
+            if proposed.key not in queued:
+                queued.add(proposed.key)
+                heappush(heap, (-trials.score(proposed), next(order), proposed, proposals.of(proposed)))
+                closer = trials.score(proposed) > trials.score(best)
+                best, last = (proposed, round_number) if closer else (best, last)
             if trials.solves(best) and not trials.solves(trial):
                 break
     return best
 
 
 def fewest(trials: Trials, best: Trial) -> Trial:
-    """The same program from fewer changed fields. Lists that the class fills by itself stay as it does."""
+    """Return the same program from fewer changed fields.
+
+    Lists that the class fills in the same way are dropped.
+    """
     lists = {path: value for path, value in best.values.items() if isinstance(value, list)}
     others = {path: value for path, value in best.values.items() if path not in lists}
     filled = trials.filled(others, trials.own) if lists else {}
@@ -138,19 +145,21 @@ def fewest(trials: Trials, best: Trial) -> Trial:
 
 
 def _solved(trials: Trials, trial: Trial) -> Solved:
-    """The config as its file is to say it: the source's fields and the changed ones, if that is enough."""
+    """Return the config to write: the source's fields and the changed ones, if these are enough."""
     assert trial.log is not None, "what is the planned program has a log"
-    whole = changed(trials.config, trial.values)
-    tops = [tuple(takewhile(lambda key: isinstance(key, str), path)) for path in trial.values]  # whole lists
-    short = changed(trials.given, {top: value_at(whole, top) for top in tops})
-    there = trials.built(short, logged=True)
-    same = there.log is not None and same_logs(trial.log, there.log) and there.shapes == trial.shapes
-    config, log = (short, there.log) if there.log is not None and same else (whole, trial.log)
+    full = changed(trials.config, trial.values)
+    tops = [
+        tuple(takewhile(lambda key: isinstance(key, str), path)) for path in trial.values
+    ]  # lists are written as a whole
+    short = changed(trials.given, {top: value_at(full, top) for top in tops})
+    rebuilt = trials.built(short, logged=True)
+    equal = rebuilt.log is not None and same_logs(trial.log, rebuilt.log) and rebuilt.shapes == trial.shapes
+    config, log = (short, rebuilt.log) if rebuilt.log is not None and equal else (full, trial.log)
     return Solved(config, fields_of(trials, trial), log, _unread(trials, trial))
 
 
 def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
-    """For axes that the program does not read and the class changes, those that change with them."""
+    """Return, for unread axes that the class resizes, the axes that change with them."""
     before = trials.source.features
     free = {f for f, n in trial.features.items() if f[0] not in trial.read and before.get(f, n) != n}
     return leads_of(trials, trial, free) if free else {}

@@ -1,6 +1,6 @@
-"""Configs that are tried: each builds the class, and is judged by how much of the planned program it has.
+"""Trials of configs: each builds the class, and is scored by how much of the planned program it has.
 
-Needs: the source's config, `Target`, a function that builds. Gives: `Trials`, which builds each config once.
+`Trials` takes the source's config, a `Target` and a build function. It builds each config once.
 """
 
 from __future__ import annotations
@@ -47,22 +47,23 @@ from growc.errors.diagnostic import Attempt
 
 
 class Build(Protocol):
-    """Builds the class of a config on meta; `constants`: buffers that no checkpoint holds have values."""
+    """Function that builds the class of a config on meta. With `constants`, unstored buffers have values."""
 
     def __call__(self, config: dict[str, object], *, constants: bool = False) -> nn.Module:
-        """The module in evaluation mode; raises where the class does not take the config."""
+        """Return the module in evaluation mode. Raises if the class does not accept the config."""
         ...
 
 
 @dataclass(frozen=True)
 class Target:
-    """What the planned program is.
+    """The planned program.
 
-    shapes: of all that the result's checkpoint holds and the program reads: what else its class has is free.
-    ties: names that are one tensor. log: of the planned program on `inputs`. layers: for each container whose
-    layers change, the source layer of each new one. zeros: stored tensors that are zero. fixed: the program
-    takes no other sizes, but for rows. origins: of tensors of the result, those of the source that they come
-    from. unread: how many layers of a container the source has and does not read.
+    shapes: tensors that the result's checkpoint holds and the program reads. Other tensors of the class are
+    free. ties: groups of names that are one tensor. log: the operator log of the planned program on `inputs`.
+    layers: for each container whose layers change, the source layer of each new one. zeros: stored tensors
+    that are zero. fixed: the program takes no other sizes, except for rows. origins: for tensors of the
+    result, the tensors of the source that they come from. unread: the number of layers of a container that
+    the source has and does not read.
     """
 
     shapes: Mapping[str, Shape]
@@ -77,14 +78,17 @@ class Target:
 
     @property
     def features(self) -> Features:
-        """The sizes that a class has to have."""
-        found = features(self.shapes)
-        return {f: n + self.unread.get(f[0], 0) if f[1] == LAYERS else n for f, n in found.items()}
+        """The sizes that a class must have."""
+        sizes = features(self.shapes)
+        return {f: n + self.unread.get(f[0], 0) if f[1] == LAYERS else n for f, n in sizes.items()}
 
 
 @dataclass(frozen=True)
 class Built:
-    """A class as a config makes it; without shapes where it refuses the config, in the words of `failed`."""
+    """A class as built from a config.
+
+    If it refuses the config, it has no shapes, and `failed` is its error.
+    """
 
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     ties: Ties = frozenset()
@@ -94,54 +98,60 @@ class Built:
 
 @dataclass
 class Known:
-    """What was found of configs before, for any target.
+    """Earlier builds of configs, for any target.
 
-    built: by the config, whether with its log, and `Target.fixed`. completed: configs, as the class fills
-    them.
+    built: by the config, whether its log was recorded, and `Target.fixed`. completed: configs as the class
+    completes them.
     """
 
     built: dict[tuple[str, bool, bool], Built] = field(default_factory=dict)
     completed: dict[str, dict[str, object] | None] = field(default_factory=dict)
 
     def clear(self) -> None:
-        """Forget it."""
+        """Forget all builds."""
         self.built.clear()
         self.completed.clear()
 
 
 PROBED = 3
-"""How many times as many layers as there are, or are planned, proposals may try: their lists have entries."""
+"""The factor by which proposals may exceed the present or planned number of layers.
+
+It bounds lists per layer.
+"""
 
 
 @dataclass(frozen=True)
 class Trial(Built):
-    """A config with other values than the source's, and what came of it."""
+    """A config with other values than the source's, and its build."""
 
     values: Values = field(default_factory=dict)
 
     @cached_property
     def features(self) -> dict[Feature, int]:
-        """Its sizes."""
+        """The sizes of the class."""
         return features(self.shapes)
 
     @cached_property
     def read(self) -> Mapping[str, Shape]:
-        """The shapes of all that it reads, or of all where that is not known."""
+        """The shapes of the tensors that the class reads, or of all tensors if that is unknown."""
         return self.shapes if self.log is None else read_by(self.log.reads, self.shapes, self.ties)
 
     @property
     def refused(self) -> bool:
-        """Whether the class refuses one new value alone."""
+        """Whether the class refuses a single new value."""
         return not self.shapes and len(self.values) == 1
 
     @cached_property
     def key(self) -> str:
-        """Equal for equal values."""
+        """A key that is equal for equal values."""
         return repr(sorted(self.values.items(), key=repr))
 
 
 def _of_layers(entries: object, count: int, lineage: Sequence[int]) -> object | None:
-    """What has an entry for each of so many layers, or for some by number, with those of these layers."""
+    """Return a per-layer list, or a mapping by layer numbers, rewritten for these layers.
+
+    The result is None for any other value.
+    """
     if isinstance(entries, list) and len(entries) == count:
         return [entries[i] for i in lineage]
     numbered = isinstance(entries, dict) and all(str(k).isdecimal() and int(k) < count for k in entries)
@@ -151,13 +161,14 @@ def _of_layers(entries: object, count: int, lineage: Sequence[int]) -> object | 
 
 
 class Trials:
-    """The source's config with other values, built when they are asked for.
+    """Configs with other values than the source's, built on demand.
 
-    config: with all fields that the class has. leaves: its numbers that may change, and None for
-    each field that the class asks for and does not find. wanted: the planned
-    sizes. decided: values that the caller decides. start: the source with these. paired: any other number
-    may go along with one that the class refuses alone. proposed: what sizes and logs suggest, in order.
-    common: how much of the planned log the trial has that suggested another one.
+    config: the config with all fields of the class.
+    leaves: its numbers that may change, and None for each field that the class asks for and does not find.
+    wanted: the planned sizes. decided: values that the caller decides. start: the source with these.
+    paired: any other number may change with one that the class refuses alone.
+    proposed: trials that sizes and logs suggest, in order.
+    common: for a proposed trial, the overlap of its origin's log with the planned one.
     """
 
     def __init__(
@@ -189,65 +200,72 @@ class Trials:
 
     @cached_property
     def before(self) -> dict[Feature, int]:
-        """The sizes of the source; of a layer that the result has, those of the one that it comes from."""
+        """The sizes of the source. A layer of the result has the sizes of the layer that it comes from."""
         origins = self.target.origins
         return {(n, k): self.source.features.get((origins.get(n, n), k), -1) for n, k in self.wanted}
 
     def value(self, path: Path) -> object:
-        """What the source's config has there; None where it lacks the field."""
+        """Return the source's value at a path, or None for a field that the config lacks."""
         return self.leaves[path] if path in self.leaves else value_at(self.config, path)
 
     def propose(self, values: Values, origin: Trial) -> Trial:
-        """The class with values that sizes or logs of another trial suggest.
+        """Try values that sizes or logs of another trial suggest.
 
-        What is known of its log, if anything, is that of its origin.
+        The log overlap of the trial, as long as it is unknown, is taken from its origin.
         """
-        self.proposed.append(made := self.of(values))
-        self.common.setdefault(made.key, self.overlap(origin))
-        return made
+        self.proposed.append(trial := self.of(values))
+        self.common.setdefault(trial.key, self.overlap(origin))
+        return trial
 
     def of(self, values: Values, logged: bool | None = None) -> Trial:
-        """The class with other values. logged: with its log; None: with it where its sizes are as wanted."""
+        """Return the trial of these values.
+
+        logged: whether its log is recorded. None records it if the sizes are as wanted.
+        """
         values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
         values |= self.decided
         key = Trial(values=values).key
-        made = self.seen.get(key) or self._built(values, logged=False)
-        asked = not self.wrong(made) if logged is None else logged
-        if asked and made.log is None and not made.failed:
-            made = self._built(made.values, logged=True)
-        self.seen[key] = made
-        return made
+        trial = self.seen.get(key) or self._built(values, logged=False)
+        needs_log = not self.wrong(trial) if logged is None else logged
+        if needs_log and trial.log is None and not trial.failed:
+            trial = self._built(trial.values, logged=True)
+        self.seen[key] = trial
+        return trial
 
     def _built(self, values: Values, logged: bool) -> Trial:
-        made = self._tried(values, logged)
-        return (self._joined(made, logged) or made) if made.failed else made
+        trial = self._tried(values, logged)
+        return (self._joined(trial, logged) or trial) if trial.failed else trial
 
     def _tried(self, values: Values, logged: bool) -> Trial:
         try:
             config = changed(self.config, values)
-        except NoConfigError as error:  # a list that is shorter by now
+        except NoConfigError as error:  # a list may be shorter than in the source
             return Trial(values=values, failed=said(error))
         return Trial(values=values, **vars(self.built(config, logged)))
 
     def _joined(self, made: Trial, logged: bool) -> Trial | None:
-        """The class with more new values, where it refuses these alone, or builds and does not run.
+        """Extend the new values if the class refuses them alone, or builds and does not run.
 
-        Of one way to change more, the one with most of the planned sizes is taken; where the class did not
-        run, one that runs with the same sizes.
+        Of the trials of one kind of extension, the one with most of the planned sizes is taken. If the class
+        was built but did not run, a trial that runs with the same sizes is taken.
         """
         for several in self._more(made):
-            built = (self._tried({**more, **made.values}, logged=False) for more in several if more)
-            taken = [t for t in built if t.shapes and (not made.shapes or t.shapes == made.shapes)]
-            for there in sorted(taken, key=lambda t: -agreement(self.wanted, t.features)):
-                there = self._tried(there.values, logged)
-                if not there.failed:
-                    return there
+            candidates = (self._tried({**more, **made.values}, logged=False) for more in several if more)
+            accepted = [t for t in candidates if t.shapes and (not made.shapes or t.shapes == made.shapes)]
+            for candidate in sorted(accepted, key=lambda t: -agreement(self.wanted, t.features)):
+                candidate = self._tried(candidate.values, logged)
+                if not candidate.failed:
+                    return candidate
         return None
 
     def _more(self, made: Trial) -> Iterator[Sequence[Values]]:
-        """What may go along: what the class fills by itself, or all numbers that were equal to a changed one,
-        or one number in proportion, since heads times their width are as many as a layer is wide, or lists of
-        layers, or lists as long as these, which the class fills.
+        """Yield kinds of values to change with the others, in this order.
+
+        - Fields that the class fills itself.
+        - All numbers that were equal to a changed one.
+        - One number in proportion, since heads times head width is the width of a layer.
+        - Lists per layer.
+        - Lists of the same length that the class fills.
         """
         equal, ratios = self._equal(made.values), self._in_proportion(made.values)
         if made.shapes or not self.paired:
@@ -261,7 +279,7 @@ class Trials:
             yield [self.filled(made.values, self.whole)]
 
     def built(self, config: dict[str, object], logged: bool) -> Built:
-        """The class of a config, once for all targets: with its log, or its sizes alone."""
+        """Return the build of a config, made once for all targets, with its log or only its sizes."""
         key = repr(config), logged, self.target.fixed
         if key not in self.known.built:
             self.known.built[key] = self._made(config, logged)
@@ -281,13 +299,13 @@ class Trials:
         return Built(shapes, ties, failed=said(attempt.error))
 
     def _equal(self, values: Values) -> Values:
-        """The numbers that were equal to changed ones, as these are now."""
+        """Return the numbers that were equal to changed ones, with the same new values."""
         numbers = {self.leaves[p]: v for p, v in values.items() if type(v) is type(self.leaves.get(p)) is int}
         others = [p for p, value in self.leaves.items() if type(value) is int and p not in values]
         return {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
 
     def _in_proportion(self, values: Values) -> list[Values]:
-        """Each other number alone, times as much as the changed one, if one changed."""
+        """Return each other number alone, scaled by the ratio of the changed one, if exactly one changed."""
         [path, *more] = values or [()]
         old, new = self.leaves.get(path), values.get(path)
         if more or type(old) is not int or type(new) is not int or not old:
@@ -296,47 +314,53 @@ class Trials:
         return [{p: value} for p, v in others if (value := scaled(v, new / old)) is not None]
 
     def filled(self, values: Values, paths: Iterable[Path]) -> Values:
-        """What the class fills by itself for fields that have no new values: names of stages, a quotient."""
+        """Return the values that the class fills in for unchanged fields: names of stages, a quotient."""
         paths = [p for p in paths if all(path[: len(p)] != p for path in values)]
         try:
-            whole = changed(self.config, values)
+            full = changed(self.config, values)
         except NoConfigError:
             return {}
-        made, found = self._completed(without(whole, paths)) if paths else None, dict[Path, object]()
+        completed, filled_values = (
+            self._completed(without(full, paths)) if paths else None,
+            dict[Path, object](),
+        )
         for path in paths:
-            with suppress(LookupError, TypeError):  # the class fills no such field
-                if (new := value_at(made, path)) != value_at(whole, path):
-                    found[path] = new
-        return found
+            with suppress(LookupError, TypeError):  # the class does not fill this field
+                if (new := value_at(completed, path)) != value_at(full, path):
+                    filled_values[path] = new
+        return filled_values
 
     def lists(self, values: Values) -> Values:
-        """Lists beside a number of layers, as long as it was, and mappings of numbers of layers: with the
-        entries of the new layers, as the target says of a container of this length.
+        """Return the lists and mappings per layer with the entries of the new layers.
+
+        They belong to changed numbers of layers. The target gives the new layers for a container of this
+        length.
         """
-        counts, found = layer_counts(self.source.shapes), dict[Path, Any]()
+        counts, rewritten = layer_counts(self.source.shapes), dict[Path, Any]()
         most = PROBED * max([*counts.values(), *layer_counts(self.target.shapes).values()], default=0)
         for path, new in values.items():
-            old, beside = self.leaves.get(path), value_at(self.config, path[:-1])
-            if type(old) is not int or type(new) is not int or not isinstance(beside, dict):
+            old, siblings = self.leaves.get(path), value_at(self.config, path[:-1])
+            if type(old) is not int or type(new) is not int or not isinstance(siblings, dict):
                 continue
             if not old or new > most:
                 continue
-            known = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
-            lineage = next(known, tuple(min(i, old - 1) for i in range(new)))
-            for key, entries in beside.items():
+            lineages = (k for c, k in self.target.layers.items() if counts.get(c) == old and len(k) == new)
+            lineage = next(lineages, tuple(min(i, old - 1) for i in range(new)))
+            for key, entries in siblings.items():
                 place = (*path[:-1], key)
-                if place not in values and (made := _of_layers(entries, old, lineage)) is not None:
-                    found[place] = made
-        return found
+                if place not in values and (new_entries := _of_layers(entries, old, lineage)) is not None:
+                    rewritten[place] = new_entries
+        return rewritten
 
     @cached_property
     def own(self) -> tuple[Path, ...]:
-        """Lists and whole numbers of the config that the class fills in the same way where it has none; but
-        no list with an entry for each layer, as far as its length says that.
+        """Lists and integers of the config that the class fills with the same values if they are missing.
+
+        Lists with one entry per layer, judged by their length, are left out.
         """
-        held = list(fields(self.config))
-        lists = [p for p, v in held if isinstance(v, list) and p not in self.layered]
-        return self._own((*lists, *(p for p, v in held if type(v) is int)))
+        present = list(fields(self.config))
+        lists = [p for p, v in present if isinstance(v, list) and p not in self.layered]
+        return self._own((*lists, *(p for p, v in present if type(v) is int)))
 
     @cached_property
     def layered(self) -> frozenset[Path]:
@@ -346,18 +370,18 @@ class Trials:
 
     @cached_property
     def whole(self) -> tuple[Path, ...]:
-        """`own` with the lists that are as long as one of layers, for these may be names of stages."""
+        """`own` together with lists as long as a list of layers, since these may be names of stages."""
         return self._own(sorted(self.layered, key=repr), self.own)
 
     def _own(self, paths: Iterable[Path], found: tuple[Path, ...] = ()) -> tuple[Path, ...]:
-        """Of these fields, and those found already, what the class fills in the same way without them all."""
+        """Extend `found` by the fields that the class fills with equal values if all of these are missing."""
         for path in paths:
-            there = self._completed(without(self.config, (*found, path)))
-            found += (path,) if there == self.config else ()
+            completed = self._completed(without(self.config, (*found, path)))
+            found += (path,) if completed == self.config else ()
         return found
 
     def _completed(self, given: dict[str, object]) -> dict[str, object] | None:
-        """A config as the class has it; None where it refuses."""
+        """Return a config as the class completes it, or None if the class refuses it."""
         key = repr(given)
         if key not in self.known.completed:
             self.known.completed[key] = None
@@ -366,38 +390,41 @@ class Trials:
         return self.known.completed[key]
 
     def score(self, trial: Trial) -> float:
-        """How close a trial is: what sizes have in common and what logs have, and whether ties are equal."""
+        """Return how close a trial is: agreement of sizes, overlap of logs, and equality of ties."""
         if not trial.shapes:
             return -1.0
         return agreement(self.wanted, trial.features) + self.overlap(trial) + self.tied(trial)
 
     def overlap(self, trial: Trial) -> float:
-        """What its log has in common with the planned one; without one, the log of what suggested it."""
+        """Return the overlap of a trial's log with the planned one.
+
+        Without a log, that of its origin counts.
+        """
         if trial.log is None:
             return 0.0 if trial.failed else self.common.get(trial.key, 0.0)
         return trial.log.overlap(self.target.log)
 
     def tied(self, trial: Trial) -> bool:
-        """Whether the same names are one tensor."""
+        """Whether a trial has the planned ties."""
         return among(trial.ties, trial.read) == self.target.ties
 
     def solves(self, trial: Trial, zeros: frozenset[str] = frozenset()) -> bool:
-        """Whether it is the planned program, but for real literals. zeros: where these tensors are zero."""
+        """Whether a trial is the planned program apart from real literals, if `zeros` are zero."""
         if trial.log is None or trial.read != self.target.shapes or not self.tied(trial):
             return False
         return alike(awake(self.target.log, zeros), awake(trial.log, zeros)) is not None
 
     def exact(self, trial: Trial) -> bool:
-        """Whether it is the planned program, real literals too."""
+        """Whether a trial is the planned program, including real literals."""
         return self.solves(trial) and trial.log is not None and same_logs(self.target.log, trial.log)
 
     def wrong(self, trial: Trial) -> set[Feature]:
-        """The planned sizes that a trial has otherwise."""
+        """Return the planned sizes that differ in a trial."""
         return {f for f, n in self.wanted.items() if trial.features.get(f, n) != n}
 
 
 def said(error: Exception) -> str:
-    """The first line of what a class says when it refuses, and what it announces: that ends in a colon."""
+    """Return the first line of an error of a class, and the lines that it announces by a final colon."""
     error = error.__cause__ if isinstance(error.__cause__, Exception) else error
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     announced = next((k for k, line in enumerate(lines) if not line.endswith(":")), 0)

@@ -1,1 +1,1 @@
-"""Records how a class computes, to make up in weights for values that a config decides."""
+"""Operator logs of classes, from which weights compensate for values that a config decides."""

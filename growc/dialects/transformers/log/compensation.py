@@ -1,14 +1,15 @@
-"""What a class computes for itself from its config, and which weights make up for it.
+"""Compensation in weights for numbers that a class computes from its config.
 
-Needs: the operator logs of the planned program and of the class, equal but for real literals and constants.
-Gives: `Compensation`, a factor for some stored tensors, and what no factor makes up for.
+The operator logs of the planned program and of the class must be equal, apart from real literals and
+constants. A `Compensation` has a factor for some stored tensors, and the differences that no factor
+compensates for.
 
-A class makes some numbers from its sizes: the scale of embeddings from the square root of hidden, that of
-attention from head_dim; one eps stands for several norms. The plan keeps the source's numbers. Each value of
-the class may be a multiple of the planned one, as long as its outputs are not: the logarithms of these
-factors satisfy linear equations (growc.dialects.transformers.log.scale_rules), in which those of stored
-tensors are free. Tied tensors have one factor. Weights change only where they have to: what the equations
-leave open is left as it is, the last in the program first.
+A class computes some numbers from its sizes: the scale of embeddings from the square root of hidden, that of
+attention from head_dim. One eps serves several norms. The plan keeps the source's numbers. Each value of the
+class may be a multiple of the planned one, as long as its outputs are not. The logarithms of these factors
+satisfy linear equations (growc.dialects.transformers.log.scale_rules), in which those of stored tensors are
+free. Tied tensors have one factor. Weights change only if they must. A factor that the equations leave open
+is 1, for tensors late in the program first.
 """
 
 from __future__ import annotations
@@ -27,29 +28,29 @@ from growc.ir.graph import wide
 
 @dataclass(frozen=True)
 class Factor:
-    """What becomes of a stored tensor: (w + shift) · times − shift; the program adds `shift` to it."""
+    """The change of a stored tensor: (w + shift) · times − shift. The program adds `shift` to the tensor."""
 
     times: float
     shift: float = 0.0
 
     def of(self, tensor: Array) -> Array:
-        """The tensor with the factor, in its own element type."""
-        made = (wide(tensor) + self.shift) * self.times - self.shift
-        return made.astype(tensor.dtype)
+        """Return the tensor with the factor applied, in its own dtype."""
+        scaled = (wide(tensor) + self.shift) * self.times - self.shift
+        return scaled.astype(tensor.dtype)
 
 
 @dataclass(frozen=True)
 class Compensation:
-    """Factors by the names of stored tensors, and the differences that none makes up for, in words."""
+    """Factors by the names of stored tensors, and the differences without a factor, in words."""
 
     factors: dict[str, Factor] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
 
 
 def compensate(planned: Log, found: Log) -> Compensation:
-    """The factors for the weights of a class with which it computes what was planned.
+    """Return the factors for the weights with which a class computes the plan.
 
-    Raises ValueError where the logs differ in more than real literals.
+    Raises ValueError if the logs differ in more than real literals.
     """
     logs = alike(planned, found)
     if logs is None:
@@ -60,10 +61,10 @@ def compensate(planned: Log, found: Log) -> Compensation:
     factors = _factors(planned, found, parting)
     if factors is not None:
         return Compensation(factors)
-    kept = [i for i in parting if _factors(planned, found, [i]) is not None]
-    factors = _factors(planned, found, kept)
-    lost = [i for i in parting if i not in kept or factors is None]
-    return Compensation(factors or {}, tuple(dict.fromkeys(_told(planned, found, i) for i in lost)))
+    solvable = [i for i in parting if _factors(planned, found, [i]) is not None]
+    factors = _factors(planned, found, solvable)
+    unsolvable = [i for i in parting if i not in solvable or factors is None]
+    return Compensation(factors or {}, tuple(dict.fromkeys(_told(planned, found, i) for i in unsolvable)))
 
 
 def _told(planned: Log, found: Log, number: int) -> str:
@@ -76,30 +77,32 @@ def _told(planned: Log, found: Log, number: int) -> str:
 
 
 def _factors(planned: Log, found: Log, parting: Sequence[int]) -> dict[str, Factor] | None:
-    """Factors that make up for these differences; None where there are none."""
+    """Return factors that compensate for these differences, or None if there are none."""
     shifted = dict(_shifted(planned))
     equations: list[Balance] = []
     for number, entry in enumerate(planned.entries):
         if number in shifted:
             continue
-        there = found.entries[number] if number in parting else entry
-        made = [(number, place) for place in range(len(entry.shapes))]
+        class_entry = found.entries[number] if number in parting else entry
+        results = [(number, place) for place in range(len(entry.shapes))]
         try:
-            equations += balances(entry, there, planned.wires[number], made)
+            equations += balances(entry, class_entry, planned.wires[number], results)
         except NoFactorError:
             return None
     equations += none([wire for wires in planned.wires for wire in wires if is_input(wire)])
     equations += none([wire for wire in planned.wires[-1] if wire != UNKNOWN])
     names: dict[Wire, str] = {(number, 0): name for number, (name, _) in shifted.items() if name}
-    moved = set(names.values())
+    shifted_names = set(names.values())
     free = list(dict.fromkeys(w for wires in planned.wires for w in wires if w in names or _is_stored(w)))
-    free = [wire for wire in free if wire not in moved]
-    known = solution(equations, free)
-    if known is None:
+    free = [wire for wire in free if wire not in shifted_names]
+    logarithms = solution(equations, free)
+    if logarithms is None:
         return None
     shifts = dict(shifted.values())
-    made_up = {names.get(wire, str(wire)): known.get(wire, 0.0) for wire in free}
-    return {n: Factor(math.exp(f), shifts.get(n, 0.0)) for n, f in made_up.items() if abs(f) > TOLERANCE}
+    named_logarithms = {names.get(wire, str(wire)): logarithms.get(wire, 0.0) for wire in free}
+    return {
+        n: Factor(math.exp(f), shifts.get(n, 0.0)) for n, f in named_logarithms.items() if abs(f) > TOLERANCE
+    }
 
 
 def _is_stored(wire: Wire) -> bool:
@@ -107,18 +110,18 @@ def _is_stored(wire: Wire) -> bool:
 
 
 def _shifted(log: Log) -> Iterator[tuple[int, tuple[str, float]]]:
-    """Operators that add a number to a stored tensor that is used nowhere else: gains kept as g − 1.
+    """Yield additions of a number to a stored tensor with no other use: gains kept as g − 1.
 
-    What converts the tensor's type before is one of them, without a name.
+    A dtype conversion of the tensor before it is yielded too, without a name.
     """
     uses = Counter(wire for wires in log.wires for wire in wires)
     for number, entry in enumerate(log.entries):
         if entry.operator != "add" or len(log.wires[number]) != 1:
             continue
-        wire, between = log.wires[number][0], []
+        wire, conversions = log.wires[number][0], []
         while not isinstance(wire, str) and log.entries[wire[0]].operator == "_to_copy" and uses[wire] == 1:
-            between.append(wire[0])
+            conversions.append(wire[0])
             wire = log.wires[wire[0]][0]
         if isinstance(wire, str) and _is_stored(wire) and uses[wire] == 1:
-            yield from ((i, ("", 0.0)) for i in between)
+            yield from ((i, ("", 0.0)) for i in conversions)
             yield number, (wire, float((*entry.exact, *entry.whole)[0]))

@@ -1,6 +1,6 @@
-"""One operator as the operator log has it, and the log itself.
+"""Entries of the operator log, and the log itself.
 
-Needs: an operator of torch, what it was given and what it made. Gives: `Entry`, `Log`.
+An `Entry` is made from an operator of torch, its arguments and its results. A `Log` holds entries.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from growc.dialects.torch.operators.variances import VARIANCES, excess_of
 from growc.ir.walk import postorder
 
 DIGITS = 5
-"""Literals and constants are equal where so many digits are."""
+"""The number of significant digits to which literals and constants are compared."""
 SAMPLES = 64
-"""Of a large constant, so many entries are compared."""
+"""The approximate number of elements of a large constant that are compared."""
 VIEWS = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"})
-"""Operators that give the same elements in the same order."""
+"""Operators that return the same elements in the same order."""
 POOLS = ("avg_pool1d", "avg_pool2d", "avg_pool3d")
-"""Operators that average what their windows show."""
+"""Operators that average over windows."""
 PARTED = ("split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes")
-"""Operators that take a tensor apart: the sizes of the parts are those of what they make."""
+"""Operators that split a tensor. The sizes of the parts are those of the results."""
 CUTS = ("slice", "slice_scatter")
-"""Operators that have the ends of a cut."""
+"""Operators with a start and an end along an axis."""
 CONSTANT, VIEW = "constant", "view"
 COUNTED = -1
-"""The size of an axis that is as long as data decide."""
+"""The size that stands for a data-dependent one."""
 SCALED = "_scaled_dot_product"
-"""How operators begin that scale by the size of a head where nothing else is said."""
+"""Prefix of the operators that scale by the head size if no scale is given."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One operator: its name, shapes and kinds of what it makes, whole and real literals in order.
+    """One operator: its name, shapes and dtypes of its results, and its whole and real literals in order.
 
-    real: as they are compared; exact: as they are.
+    real: literals rounded for comparison. exact: the same literals unrounded.
     """
 
     operator: str
@@ -61,16 +61,18 @@ class Entry:
 
 
 Wire = str | tuple[int, int]
-"""Where a tensor comes from: an input, parameter or buffer by name, or an entry and which of its results."""
+"""The origin of a tensor: the name of an input, parameter or buffer, or an entry and the number of its
+result.
+"""
 UNKNOWN, INPUT = "?", "input "
-"""A tensor of which nothing is known, and what stands before the name of an input."""
+"""The wire of an unknown tensor, and the prefix of the names of inputs."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """The operators in order; what each is given, and last what is returned.
+    """The operators in order, with the operands of each, and last the returned tensors.
 
-    folded: the same, with what is made of numbers alone as constants.
+    folded: the same log, in which everything computed from numbers alone is a constant.
     """
 
     entries: tuple[Entry, ...]
@@ -79,12 +81,12 @@ class Log:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        """The names of stored tensors that it is made from; of several names of one tensor the first."""
+        """The names of the stored tensors that the log reads. A tied tensor has its first name."""
         return frozenset(w for wires in self.wires for w in wires if isinstance(w, str) and not is_input(w))
 
     @cached_property
     def counts(self) -> Counter[Entry]:
-        """How often each entry stands in the log."""
+        """The number of occurrences of each entry."""
         return Counter(self.entries)
 
     @cached_property
@@ -94,17 +96,17 @@ class Log:
 
     @cached_property
     def structures(self) -> Counter[Entry]:
-        """The same without real literals."""
+        """The number of occurrences of each entry without real literals."""
         return Counter(self.structure[0])
 
     def overlap(self, other: Log) -> float:
-        """Which part of both logs is common to them: 1 where they are equal but for the order."""
+        """Return the fraction of both logs that is common: 1 if they are equal up to order."""
         common = (self.counts & other.counts).total() + (self.structures & other.structures).total()
         return common / (len(self.entries) + len(other.entries)) if self.entries or other.entries else 1.0
 
 
 def alike(planned: Log, found: Log) -> tuple[Log, Log] | None:
-    """Two logs that differ in real literals alone: as they are, or folded; None where they differ in more."""
+    """Return two logs, as they are or folded, that differ only in real literals, or None."""
     pairs = (planned, found), (planned.folded or planned, found.folded or found)
     return next(((a, b) for a, b in pairs if a.structure == b.structure), None)
 
@@ -115,41 +117,44 @@ def same_logs(planned: Log, found: Log) -> bool:
 
 
 def is_input(wire: Wire) -> bool:
-    """Whether a tensor comes from outside: neither stored nor made by an operator."""
+    """Whether a tensor comes from outside: it is neither stored nor computed by an operator."""
     return isinstance(wire, str) and wire.startswith((INPUT, UNKNOWN))
 
 
 def constant(tensor: Tensor) -> Entry:
-    """The values of what a module makes for itself; of one without values, its shape.
+    """Return the entry of a constant that a module makes: its values, or only its shape if it has none.
 
-    Whole numbers and truth values are its structure.
+    Integer and bool values count as structure.
     """
     shapes, kinds = (tuple(tensor.shape),), (_kind(tensor),)
-    known = tensor.constant if isinstance(tensor, FakeTensor) else tensor
-    if known is None or known.is_meta:
+    actual = tensor.constant if isinstance(tensor, FakeTensor) else tensor
+    if actual is None or actual.is_meta:
         return Entry(CONSTANT, shapes, kinds)
     with _disable_current_modes():
-        plain = known.detach()
-        flat = (torch.view_as_real(plain.resolve_conj()) if plain.is_complex() else plain).flatten()
-        chosen = flat[:: max(1, len(flat) // SAMPLES)].to(torch.float64).tolist()
-        if len(flat) > len(chosen):
-            chosen.append(_sum_of(flat.to(torch.float64)))
+        detached = actual.detach()
+        flat = (torch.view_as_real(detached.resolve_conj()) if detached.is_complex() else detached).flatten()
+        samples = flat[:: max(1, len(flat) // SAMPLES)].to(torch.float64).tolist()
+        if len(flat) > len(samples):
+            samples.append(_sum_of(flat.to(torch.float64)))
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return Entry(CONSTANT, shapes, kinds, tuple(int(value) for value in chosen))
-    return Entry(CONSTANT, shapes, kinds, (), tuple(map(rounded, chosen)), tuple(chosen))
+        return Entry(CONSTANT, shapes, kinds, tuple(int(value) for value in samples))
+    return Entry(CONSTANT, shapes, kinds, (), tuple(map(rounded, samples)), tuple(samples))
 
 
 def _sum_of(flat: Tensor) -> float:
-    """A sum in which every entry has a weight of its own: that of k·x is k times that of x, for k > 0."""
+    """Return a weighted sum, in which every element has a different weight.
+
+    The sum of k·x is k times that of x, for k > 0.
+    """
     finite = flat.abs().clamp(max=torch.finfo(torch.float32).max)
     weights = 1 + (torch.arange(len(flat), dtype=torch.float64) * 0.6180339887) % 1
     return float((finite * weights).sum())
 
 
 def rounded(value: float) -> float:
-    """The value as logs compare it."""
+    """Return a value rounded as logs compare it."""
     if math.isnan(value):
-        return math.nan  # always the same object: tuples of it are equal
+        return math.nan  # always the same object, so that tuples of it are equal
     return float(f"{value:.{DIGITS}g}")
 
 
@@ -158,7 +163,7 @@ def _kind(tensor: Tensor) -> str:
 
 
 def same(name: str, args: Any, made: list[Tensor]) -> bool:
-    """Whether an operator that converts, views, cuts or expands gives what it is given."""
+    """Whether a conversion, view, slice or expansion returns its input unchanged."""
     if name not in VIEWS and name not in ("_to_copy", "expand", "slice"):
         return False
     if not isinstance(args[0], Tensor) or args[0].dtype != made[0].dtype:
@@ -167,12 +172,12 @@ def same(name: str, args: Any, made: list[Tensor]) -> bool:
 
 
 def sizes_of(tensor: Tensor) -> tuple[str, ...]:
-    """Sizes as they are compared: what data decide has a name."""
+    """Return sizes for comparison. Data-dependent sizes appear by name."""
     return tuple(map(str, tensor.shape))
 
 
 def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], fixed: bool = False) -> Entry:
-    """A call of an operator. `fixed`: it never has other sizes, but for the rows of its batch."""
+    """Return the entry of a call. fixed: no other sizes occur, except for the rows of a batch."""
     shapes = tuple(tuple(map(_length, tensor.shape)) for tensor in made)
     kinds = tuple(map(_kind, made))
     if name in VIEWS:
@@ -195,7 +200,7 @@ def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], f
 
 
 def is_known(size: int | torch.SymInt) -> bool:
-    """Whether the size of an axis is a number, and not one that data decide."""
+    """Whether the size of an axis is a number, and not data-dependent."""
     return isinstance(size, int) or bool(size.node.has_hint())
 
 
@@ -204,41 +209,48 @@ def _length(size: int | torch.SymInt) -> int:
 
 
 def _within(func: Any, args: Any, kwargs: Any, made: Tensor) -> tuple[Any, Any]:
-    """The arguments of a pooling. A window that is as long as an axis or longer, where nothing is put around
-    and there is one window, is as long: it averages what there is.
+    """Return the arguments of a pooling, with windows cut to the size of their axis.
+
+    This holds for a window at least as long as its axis, without padding, of which there is one. It averages
+    over the whole axis.
     """
     names = [argument.name for argument in func._schema.arguments]
-    given = dict(zip(names, args, strict=False)) | kwargs
+    arguments = dict(zip(names, args, strict=False)) | kwargs
     places = POOLS.index(func.overloadpacket.__name__) + 1
     sizes, counts = args[0].shape[-places:], made.shape[-places:]
-    windows = _each(given["kernel_size"], places)
-    steps, around = (_each(given.get(n) or d, places) for n, d in (("stride", windows), ("padding", 0)))
+    windows = _each(arguments["kernel_size"], places)
+    strides, paddings = (
+        _each(arguments.get(n) or d, places) for n, d in (("stride", windows), ("padding", 0))
+    )
     for axis, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-        if is_known(size) and count == 1 and windows[axis] >= size and not around[axis]:
-            windows[axis] = steps[axis] = int(size)
-    given |= {"kernel_size": windows, "stride": steps}
-    return [args[0]], {name: value for name, value in given.items() if name != names[0]}
+        if is_known(size) and count == 1 and windows[axis] >= size and not paddings[axis]:
+            windows[axis] = strides[axis] = int(size)
+    arguments |= {"kernel_size": windows, "stride": strides}
+    return [args[0]], {name: value for name, value in arguments.items() if name != names[0]}
 
 
 def _each(given: object, count: int) -> list[Any]:
-    """One number for each axis."""
+    """Return one number for each axis."""
     several = list(given) if isinstance(given, (list, tuple)) else [given]
     return several * count if len(several) == 1 else several
 
 
 def _cut(func: Any, args: Any, kwargs: Any) -> list[int | float]:
-    """Axis, start, end and step of a slice, within the axis."""
+    """Return axis, start, end and step of a slice, clipped to the axis."""
     names = (argument.name for argument in func._schema.arguments)
-    given = dict(zip(names, args, strict=False)) | kwargs
-    axis, step = given.get("dim", 0), given.get("step", 1)
+    arguments = dict(zip(names, args, strict=False)) | kwargs
+    axis, step = arguments.get("dim", 0), arguments.get("step", 1)
     size = int(args[0].shape[axis])
-    ends = given.get("start"), given.get("end")
+    ends = arguments.get("start"), arguments.get("end")
     start, end = 0 if ends[0] is None else ends[0], size if ends[1] is None else ends[1]
     return [axis % args[0].ndim, *(min(n if n >= 0 else n + size, size) for n in (start, end)), step]
 
 
 def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]:
-    """Numbers that are given, defaults too. Sizes are left out, which shapes tell, and kinds of memory."""
+    """Yield the numbers among arguments, including defaults.
+
+    Sizes are left out, since shapes show them, and so is `pin_memory`.
+    """
     for position, argument in enumerate(func._schema.arguments):
         sizes = str(argument.type) == "List[int]" and argument.name in ("size", "shape")
         if sizes or argument.name == "pin_memory":
@@ -251,7 +263,7 @@ def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]
 
 
 Ordered = tuple[tuple[Entry, ...], tuple[tuple[Wire, ...], ...]]
-"""Entries, and what each is given, with the results last."""
+"""Entries, and the operands of each, with the results last."""
 
 
 def ordered(
@@ -260,26 +272,30 @@ def ordered(
     results: Sequence[Wire],
     kept: Collection[int] = (),
 ) -> Ordered:
-    """Entries and wires. What is computed twice from the same counts once: layers may share it, or each
-    compute its own. kept: numbers of entries that stay whatever they reach.
+    """Return entries and wires in order, with duplicates merged.
+
+    A value computed twice from the same operands counts once, since layers may share it or each compute it.
+    kept: numbers of entries that stay even if no result depends on them.
     """
     places: dict[int, int] = {}
-    found: dict[object, int] = {}
-    chosen: list[Entry] = []
+    number_of: dict[object, int] = {}
+    kept_entries: list[Entry] = []
     wires: list[tuple[Wire, ...]] = []
     wanted = [wire[0] for wire in results if not isinstance(wire, str)]
 
     def needs(number: int) -> list[int]:
         return [wire[0] for wire in given[number] if not isinstance(wire, str)]
 
-    for number in postorder([*wanted, *kept], needs):  # first operands first, whatever order they ran in
-        from_these = tuple(_moved(wire, places) for wire in given[number])
-        key = number if number in kept else (entries[number], from_these)
-        places[number] = found.setdefault(key, len(chosen))
-        if places[number] == len(chosen):
-            chosen.append(entries[number])
-            wires.append(from_these)
-    return tuple(chosen), (*wires, tuple(_moved(wire, places) for wire in results))
+    for number in postorder(
+        [*wanted, *kept], needs
+    ):  # operands in order, independent of the order of execution
+        operands = tuple(_moved(wire, places) for wire in given[number])
+        key = number if number in kept else (entries[number], operands)
+        places[number] = number_of.setdefault(key, len(kept_entries))
+        if places[number] == len(kept_entries):
+            kept_entries.append(entries[number])
+            wires.append(operands)
+    return tuple(kept_entries), (*wires, tuple(_moved(wire, places) for wire in results))
 
 
 def _moved(wire: Wire, places: Mapping[int, int]) -> Wire:

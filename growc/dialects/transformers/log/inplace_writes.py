@@ -1,7 +1,7 @@
-"""Writes as they run, taken as new values: what a tensor has become, and what its views show by then.
+"""Tracking of in-place writes at run time: the current value of each tensor, and of its views.
 
-It is what growc.dialects.torch.capture.functionalize does to a captured graph. The operators that give the
-new values run in the place of the write.
+growc.dialects.torch.capture.functionalize does the same for a captured graph. The operators that compute the
+new values run in place of the write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ aten = torch.ops.aten
 
 @dataclass
 class _View:
-    """What takes a view; what it is taken from, and the value of that when it was; which of several parts."""
+    """A view: the call that took it, its source, and the source's value at that time.
+
+    part: the number of the part, if the call gave several.
+    """
 
     func: Any
     args: Any
@@ -38,7 +41,7 @@ class _View:
 
 
 class Written:
-    """Tensors that were written to. kept: tensors for which writes stay: running statistics."""
+    """Tensors that were written to. kept: tensors to which writes stay, such as running statistics."""
 
     def __init__(self, mode: Any) -> None:
         self.mode = mode
@@ -47,21 +50,21 @@ class Written:
         self.views: dict[Tensor, _View] = {}
 
     def now(self, tensor: Tensor) -> Tensor:
-        """What a tensor has become: a view of what was written to is taken again."""
-        held = self.value.get(tensor, tensor)
+        """Return the current value of a tensor. A view is taken again if its source was written to."""
+        current = self.value.get(tensor, tensor)
         view = self.views.get(tensor)
         if view is None:
-            return held
+            return current
         source = self.now(view.source)
         if source is view.taken:
-            return held
+            return current
         with self.mode:
-            made = view.func(source, *view.args[1:], **view.kwargs)
+            output = view.func(source, *view.args[1:], **view.kwargs)
         view.taken = source
-        return self._keep(tensor, made if view.parts is None else made[view.part])
+        return self._keep(tensor, output if view.parts is None else output[view.part])
 
     def saw(self, func: Any, args: Any, kwargs: Any, made: Any) -> None:
-        """An operator that writes nothing: it may have made views."""
+        """Record the views that a non-writing operator has made."""
         first = next(iter(func._schema.arguments), None)
         if first is None or first.alias_info is None or not args or not isinstance(args[0], Tensor):
             return
@@ -73,7 +76,7 @@ class Written:
                 self.views[part] = _View(func, args, kwargs, args[0], taken, several, number)
 
     def write(self, func: Any, args: Any, kwargs: Any) -> bool:
-        """An operator that writes to its first argument, as new values; False where none give them."""
+        """Replace a write to the first argument by new values. Return False if no operators give them."""
         targets = [a for a in func._schema.arguments if a.alias_info and a.alias_info.is_write]
         if len(targets) != 1 or not args or not isinstance(args[0], Tensor):
             return False
@@ -88,15 +91,15 @@ class Written:
         return True
 
     def _as_written(self, func: Any, args: Any, kwargs: Any) -> Tensor:
-        """The value that a write leaves behind, of the size and type that were there."""
-        given, named = tree_map_only(Tensor, self.now, (args, kwargs))
+        """Return the value after a write, in the shape and dtype of the tensor that is written to."""
+        operands, options = tree_map_only(Tensor, self.now, (args, kwargs))
         before = args[0]
         with self.mode:
             if func is aten.copy_.default:
-                value = given[1]
+                value = operands[1]
                 value = value if value.shape == before.shape else aten.expand_as.default(value, before)
             else:
-                value = without_write(func)(*spelt_out(func, given, named), **named)
+                value = without_write(func)(*spelt_out(func, operands, options), **options)
             value = value if value.dtype == before.dtype else aten.to.dtype(value, before.dtype)
         assert isinstance(value, Tensor), "a write leaves one value"
         return value
@@ -116,12 +119,12 @@ class Written:
         return value
 
     def _chain(self, tensor: Tensor) -> list[_View]:
-        """The views from a tensor down to what is no view."""
-        found = []
+        """Return the views from a tensor down to its base."""
+        views = []
         while tensor in self.views:
-            found.append(self.views[tensor])
-            tensor = found[-1].source
-        return found
+            views.append(self.views[tensor])
+            tensor = views[-1].source
+        return views
 
     def _root(self, tensor: Tensor) -> Tensor:
         chain = self._chain(tensor)
@@ -129,7 +132,7 @@ class Written:
 
 
 def _put(view: _View, shown: Tensor, value: Tensor) -> Any:
-    """The operator that puts a view's value back, with its arguments. Raises NotFunctionalError."""
+    """Return the operator that puts a view's value back, with its arguments. Raises NotFunctionalError."""
     if view.parts is None:
         return put_back(view.func, view.args[1:], shown, value)
     return put_part(view.func, (view.args, view.kwargs), view.parts, view.part, shown, value)

@@ -1,8 +1,8 @@
-"""What a factor on the inputs of an operator becomes: one line an operator, in logarithms.
+"""Scale rules: the effect of factors on the inputs of an operator, one line per operator, in logarithms.
 
-Needs: an entry of the operator log, as planned and as a class has it. Gives: `Balance`s, linear equations in
-the logarithms of factors: on each value of the class in relation to the planned one. What is not in the
-tables takes no factor in and gives none out.
+From an entry of the operator log, as planned and as in a class, follow `Balance`s. These are linear equations
+in the logarithms of factors. A factor is the ratio of a value of the class to the planned one. Operators
+outside the tables allow factors neither on their inputs nor on their results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from growc.dialects.transformers.log.entry import CONSTANT, SCALED, Entry, Wire
 
 
 def _standing(*treatments: str) -> set[str]:
-    """Operators for which one of these treatments stands in the table of ONNX."""
+    """Return the operators that have one of these treatments in the table of ONNX."""
     return {
         name for name, op in STANDS_FOR.items() if op in OPERATORS and OPERATORS[op].treatment in treatments
     }
@@ -30,40 +30,40 @@ COMPOSED = """
     cumsum dropout native_dropout unfold as_strided view_as_complex view_as_real constant_pad_nd
     repeat_interleave
 """
-"""Operators of which no row names one of ONNX: they become several, or their arguments choose which."""
+"""Operators whose rows name no ONNX operator, because several replace them or their arguments decide."""
 SAME = frozenset(COMPOSED.split()) | _standing("layout", "pointwise zero homogeneous")
-"""f(c·x) = c·f(x) for c > 0, in the first operand; the others have no factor. So f(0) = 0."""
+"""f(c·x) = c·f(x) for c > 0, in the first operand. The others have no factor. So f(0) = 0."""
 SUMS = "add sub cat stack maximum minimum where"
-"""Operands of one factor. The first of `where` is a mask."""
+"""Operators whose operands have one factor. The first operand of `where` is a mask."""
 BIAS = {"addmm": 0, "baddbmm": 0, "convolution": 2}
-"""Products that a bias is added to, if there is one, and which operand that is."""
+"""Products with an optional bias, and the position of that operand."""
 FACTORS = frozenset({"mul", *BIAS}) | _standing("contract")
-"""Products of all operands but the bias: without a bias, zero where one of them is."""
+"""Products of all operands except the bias. Without a bias, they are zero if an operand is zero."""
 PRODUCTS = (*sorted(FACTORS), "embedding", "div", "complex", "polar")
 SPREAD = 1e-5
-"""Factors of the entries of one constant are equal where their logarithms differ by less."""
+"""The largest difference of logarithms at which the elements of a constant have one factor."""
 POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "reciprocal": -1.0}
 VARIANCES = {"var": 2.0, "var_mean": 2.0, "std": 1.0, "std_mean": 1.0}
-"""Their degrees. The literal is the factor on the mean square."""
+"""The degrees of variances and standard deviations. Their literal is the factor on the mean square."""
 REAL = ("float", "bfloat", "complex")
-"""How the names of types of real and complex numbers begin."""
+"""Prefixes of the names of floating-point and complex dtypes."""
 LAYER_NORMS = frozenset({"native_layer_norm", "native_group_norm", "_fused_rms_norm"})
 
 
 @dataclass(frozen=True)
 class Balance:
-    """The sum of logarithms of factors, each with its coefficient, is `total`."""
+    """A linear equation: the sum of logarithms of factors, times their coefficients, is `total`."""
 
     terms: dict[Wire, float] = field(hash=False)
     total: float = 0.0
 
 
 class NoFactorError(Exception):
-    """Two literals differ, and not by a factor on what their operator makes."""
+    """Two literals differ in a way that no factor on the results of their operator expresses."""
 
 
 def balances(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
-    """The equations of one operator. Raises NoFactorError."""
+    """Return the equations of one operator. Raises NoFactorError."""
     name, out = planned.operator, made[0]
     if not planned.kinds[0].startswith(REAL):
         _alike(planned, found)
@@ -80,24 +80,24 @@ def balances(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence
 
 
 def scales(entry: Entry) -> bool:
-    """Whether an operator is homogeneous in its first operand: one that pads puts in zeros alone."""
+    """Whether an operator is homogeneous in its first operand. Padding is if it pads with zeros."""
     pads = entry.operator == "constant_pad_nd" and (entry.exact or entry.whole)[-1] != 0
     return entry.operator in SAME and not pads
 
 
 def parted(name: str, given: Sequence[Wire]) -> tuple[list[Wire], list[Wire]]:
-    """The bias of a product, if it has one, and its factors."""
+    """Return the bias of a product, if it has one, and its factors."""
     place = BIAS.get(name, len(given))
     return list(given[place : place + 1]), [*given[:place], *given[place + 1 :]]
 
 
 def equal(a: Wire, b: Wire) -> Balance:
-    """Two values of one factor."""
+    """Return the equation that two values have one factor."""
     return Balance({a: 1.0, b: -1.0}) if a != b else Balance({})
 
 
 def none(wires: Sequence[Wire]) -> list[Balance]:
-    """Values without a factor."""
+    """Return the equations that values have no factor."""
     return [Balance({wire: 1.0}) for wire in wires]
 
 
@@ -107,7 +107,10 @@ def _alike(planned: Entry, found: Entry) -> None:
 
 
 def _shift(planned: Entry, found: Entry) -> float:
-    """The logarithm of the one factor between the literals of a class and the planned ones."""
+    """Return the logarithm of the single factor between the literals of a class and the planned ones.
+
+    Raises NoFactorError if there is no such factor.
+    """
     pairs = [(a, b) for a, b in zip(planned.exact, found.exact, strict=True) if a or b]
     if any(a == 0 or b / a <= 0 or not math.isfinite(b / a) for a, b in pairs):
         if planned.exact == found.exact:
@@ -120,7 +123,7 @@ def _shift(planned: Entry, found: Entry) -> float:
 
 
 def _norm(given: Sequence[Wire], out: Wire, shift: float) -> list[Balance]:
-    """A norm of c·x with c²·eps is the norm of x with eps."""
+    """Return the equations of a norm. The norm of c·x with c²·eps is that of x with eps."""
     gains = [equal(gain, out) for gain in given[1:]] or none([out])
     return [Balance({given[0]: 1.0}, shift / 2), *gains]
 
@@ -133,7 +136,7 @@ def _same(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wi
 
 
 def _sum(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
-    """Beside a literal that is one, a factor is that of the literals: eps."""
+    """Return the equations of a sum. With a literal such as eps, the factor is that of the literals."""
     operands = given[1:] if planned.operator == "where" else given
     if len(operands) > 1:
         _alike(planned, found)
@@ -142,7 +145,10 @@ def _sum(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wir
 
 
 def _product(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
-    """Factors multiply; biases have that of the product, and literals are one of the factors."""
+    """Return the equations of a product.
+
+    Factors multiply, a bias has that of the product, literals are factors.
+    """
     name, out = planned.operator, made[0]
     shift = _shift(planned, found)
     if name == "embedding":
@@ -171,7 +177,7 @@ def _power(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[W
 
 
 def _variance(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
-    """A variance, or the root of one, and the mean beside it."""
+    """Return the equations of a variance or standard deviation, and of the mean beside it."""
     degree = VARIANCES[planned.operator]
     factor = degree / 2 * _shift(planned, found)
     return [

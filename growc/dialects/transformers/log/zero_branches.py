@@ -1,8 +1,8 @@
-"""What a log computes where some stored tensors are zero: the same without the branches that add nothing.
+"""Pruning of a log by stored tensors that are zero: branches that add nothing are removed.
 
-Needs: a log, and the names of tensors that are zero. Gives: `awake`, a shorter log. A class may compute
-something else in such a branch than what was planned, and gives the same, as long as all values are finite.
-What is zero follows forwards through operators that give zero for it; a sum with it is its other operand.
+From a log and the names of zero tensors follows `awake`, a shorter log. In such a branch, a class may compute
+something else than planned. Its result is the same, as long as all values are finite. Zeros propagate
+forwards through operators that map zero to zero. A sum with a zero is its other operand.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from growc.dialects.transformers.log.entry import Entry, Log, Ordered, Wire, ord
 from growc.dialects.transformers.log.scale_rules import FACTORS, REAL, SUMS, parted, scales
 
 ADDING = ("add", "sub")
-"""Sums that are their other operand where one is zero."""
+"""Sums that equal one operand if the other one is zero."""
 
 
 def awake(log: Log, zeros: Collection[str]) -> Log:
-    """The log without what tensors of zeros keep from its results; the log itself where there are none."""
+    """Return the log without the branches that zero tensors keep from its results.
+
+    Without zero tensors, the log itself is returned.
+    """
     if not zeros:
         return log
     folded = None if log.folded is None else Log(*_awake(log.folded, zeros))
@@ -27,22 +30,22 @@ def awake(log: Log, zeros: Collection[str]) -> Log:
 
 def _awake(log: Log, zeros: Collection[str]) -> Ordered:
     zero: set[Wire] = set(zeros)
-    now: dict[Wire, Wire] = {}
+    replaced_by: dict[Wire, Wire] = {}
     wires: list[tuple[Wire, ...]] = []
     for number, entry in enumerate(log.entries):
-        given = tuple(now.get(wire, wire) for wire in log.wires[number])
-        wires.append(given)
-        if _is_zero(log, entry, given, zero):
+        operands = tuple(replaced_by.get(wire, wire) for wire in log.wires[number])
+        wires.append(operands)
+        if _is_zero(log, entry, operands, zero):
             zero.update((number, place) for place, kind in enumerate(entry.kinds) if kind.startswith(REAL))
-        elif (other := _other(log, entry, given, zero)) is not None:
-            now[number, 0] = other
-    results = [now.get(wire, wire) for wire in log.wires[-1]]
-    read = {wire[0] for given in log.wires for wire in given if not isinstance(wire, str)}
+        elif (survivor := _other(log, entry, operands, zero)) is not None:
+            replaced_by[number, 0] = survivor
+    results = [replaced_by.get(wire, wire) for wire in log.wires[-1]]
+    read = {wire[0] for operands in log.wires for wire in operands if not isinstance(wire, str)}
     return ordered(log.entries, wires, results, [n for n in range(len(log.entries)) if n not in read])
 
 
 def _is_zero(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wire]) -> bool:
-    """Whether all that an operator makes is zero."""
+    """Whether all results of an operator are zero."""
     if not given or not all(map(math.isfinite, _numbers(log, entry, given))):
         return False
     name = entry.operator
@@ -56,13 +59,13 @@ def _is_zero(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wir
 
 
 def _numbers(log: Log, entry: Entry, given: Sequence[Wire]) -> list[float]:
-    """Literals of an operator and of those that make its operands."""
-    made = (log.entries[wire[0]].exact for wire in given if not isinstance(wire, str))
-    return [*entry.exact, *(number for numbers in made for number in numbers)]
+    """Return the literals of an operator, and of the operators that make its operands."""
+    literals = (log.entries[wire[0]].exact for wire in given if not isinstance(wire, str))
+    return [*entry.exact, *(number for numbers in literals for number in numbers)]
 
 
 def _other(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wire]) -> Wire | None:
-    """The operand that a sum is, where the other one is zero."""
+    """Return the operand that a sum equals because the other one is zero, or None."""
     if entry.operator not in ADDING or len(given) != 2 or entry.exact or entry.whole not in ((), (1,)):
         return None
     left, right = given
@@ -72,7 +75,7 @@ def _other(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wire]
 
 
 def _as_made(log: Log, wire: Wire, entry: Entry) -> bool:
-    """Whether a tensor has the shape and the type of what an operator makes."""
+    """Whether a tensor has the shape and dtype of an operator's result."""
     if isinstance(wire, str):
         return False
     maker, place = log.entries[wire[0]], wire[1]
