@@ -1,1 +1,1 @@
-"""Modules in Python: grown, run beside their source, and held against the plan."""
+"""Growth of modules in Python: growing, comparison with the source, comparison with the plan."""

@@ -1,7 +1,7 @@
-"""What was planned, in onnxruntime: a module must compute what the model does that it was read off.
+"""Check of a module against its plan, which onnxruntime runs.
 
-The two have little in common but the plan. What is not exact differs from its source, so that a comparison
-with that says nothing.
+The two computations have little in common but the plan. A result that is not exact differs from its source,
+so a comparison with the source shows nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ WAY = "The plan, in onnxruntime"
 def require_planned(
     model: ir.Model, result: nn.Module, cases: Sequence[Case], descent: Descent
 ) -> Verification:
-    """How far a module is from what was planned. Raises GrowError: G406 where it is something else, G403
-    where onnxruntime cannot run the plan.
+    """Measure the difference of a module from its plan.
+
+    Raises GrowError: G406 if they differ by more than rounding, G403 if onnxruntime cannot run the plan.
     """
     with _written(model) as path, runnable(path) as ready, Session(ready) as session:
         twice = Twice(result, descent.returns)
@@ -55,8 +56,10 @@ def require_planned(
 
 
 def told_apart(path: Path, module: nn.Module, cases: Sequence[Case], descent: Descent) -> str:
-    """Why a comparison with the plan says nothing: onnxruntime computes something else of the source than
-    torch does, too, as where both choose otherwise among equal scores. Empty where it does not.
+    """Return why a comparison with the plan shows nothing, or an empty string.
+
+    The reason is that onnxruntime and torch differ on the source too, for example because they choose
+    differently among equal scores.
     """
     with runnable(path) as ready, Session(ready) as session:
         twice = Twice(module, descent.gives)
@@ -73,7 +76,7 @@ def told_apart(path: Path, module: nn.Module, cases: Sequence[Case], descent: De
 
 @contextlib.contextmanager
 def _written(model: ir.Model) -> Iterator[Path]:
-    """A model as a file, for as long as it is needed."""
+    """Write a model to a temporary file, which exists inside the context."""
     require_runnable(model, "onnxruntime cannot run the plan")
     stored = (value.const_value for value in model.graph.initializers.values())
     external = sum(tensor.nbytes for tensor in stored if tensor is not None) > EXTERNAL_ABOVE
@@ -83,22 +86,26 @@ def _written(model: ir.Model) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def awake(model: ir.Model, module: nn.Module, holdings: Holdings) -> Iterator[None]:
-    """Layers that add nothing, in a model and its module, while they add something.
+    """Give random values to zero tensors of a model and its module, inside the context.
 
-    What is zero hides all that stands in front of it.
+    A zero tensor hides everything in front of it, so that a comparison would not see it.
     """
-    held: Mapping[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    parameters: Mapping[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
     random = torch.Generator().manual_seed(0)
-    kept: list[tuple[ir.Value, Any, Tensor]] = []
+    originals: list[tuple[ir.Value, Any, Tensor]] = []
     try:
         for value in model.graph.initializers.values():
-            if value.meta.get(ZERO) and (own := held.get(holdings.name(value))) is not None:
-                drawn = torch.randn(own.shape, generator=random) / max((1, *own.shape[-1:])) ** 0.5
-                kept.append((value, value.const_value, own))
-                own.data.copy_(drawn)
-                value.const_value = ir.tensor(to_numpy(own.data).copy(), dtype=value.dtype, name=value.name)
+            if value.meta.get(ZERO) and (parameter := parameters.get(holdings.name(value))) is not None:
+                drawn = (
+                    torch.randn(parameter.shape, generator=random) / max((1, *parameter.shape[-1:])) ** 0.5
+                )
+                originals.append((value, value.const_value, parameter))
+                parameter.data.copy_(drawn)
+                value.const_value = ir.tensor(
+                    to_numpy(parameter.data).copy(), dtype=value.dtype, name=value.name
+                )
         yield
     finally:
-        for value, tensor, own in kept:
+        for value, tensor, parameter in originals:
             value.const_value = tensor
-            own.data.zero_()
+            parameter.data.zero_()

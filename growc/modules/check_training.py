@@ -1,4 +1,4 @@
-"""Whether the graph for training is what the source is in training, without chance."""
+"""Check of the graph for training against the source in training mode, without randomness."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from growc.verification.verify import Verification
 IN_TRAINING = "In training, without chance"
 
 ALIKE = 1e-4
-"""How far two runs of one module may lie apart."""
+"""The largest relative difference of two runs of one module that counts as equal."""
 
 
 def in_training(source: nn.Module, result: GrownModule, cases: Sequence[Case]) -> Verification | str:
-    """How far a result is from what it should be in training, or why that was not measured.
+    """Measure the difference of a result from its expectation in training, or return why it was not measured.
 
-    What is not exact is compared with itself in evaluation, where the source does the same in both modes. A
-    graph that computes something else is dropped: the source may draw where torch does not see it.
+    A result that is not exact is compared with itself in evaluation, if the source computes the same in both
+    modes. A graph that computes something else is dropped, since the source may draw numbers that torch does
+    not see.
     """
     if True not in result.graphs:
         return result.missing
-    sized = cases[:2]  # in training not every source takes other sizes, such as one row
+    sized = cases[:2]  # in training not every source accepts other sizes, such as one row
     if _draws(source, sized[0].source):
         return _dropped(result, "the source draws numbers that torch does not see")
     if result.plan.certificate.exact:
@@ -48,13 +49,13 @@ def _dropped(result: GrownModule, reason: str) -> str:
 
 
 def _draws(source: nn.Module, inputs: Inputs) -> bool:
-    """Whether two runs in training lie further apart than any order of additions accounts for."""
+    """Whether two runs in training differ by more than the order of additions explains."""
     pairs = zip(*(outputs(source, inputs, train=True) for _ in range(2)), strict=True)
     return any(not compare(a, b).relative <= ALIKE for a, b in pairs)
 
 
 def _in_both(cases: Sequence[Inputs], module: nn.Module) -> Verification:
-    """How far a module in training is from itself in evaluation."""
+    """Measure the difference of a module in training from itself in evaluation."""
     twice = Twice(module, ())
 
     def run(case: Case) -> Ways:

@@ -1,4 +1,4 @@
-"""How far two modules lie apart, measured in torch: the r of the contract, and a module's own rounding."""
+"""Comparison of two modules in torch: the r of the contract, and a module's own rounding."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ IN_SINGLE = "In single precision, with the weights as they are stored"
 
 
 Run = Callable[..., list[Array]]
-"""A module in one way to run it: its outputs, by its inputs and the mode."""
+"""One way to run a module: returns its outputs for inputs and a mode."""
 
 
 class Ways(NamedTuple):
-    """One case computed in several ways: as it should be, as it is, and in other ways as it should be."""
+    """The outputs of one case: expected, actual, and expected as computed in other ways."""
 
     expected: Feeds
     found: Feeds
@@ -41,9 +41,9 @@ def verify_modules(
     *,
     train: bool = False,
 ) -> Verification:
-    """Run both modules, and compare what they give. Both are left in their modes.
+    """Run both modules, and compare their outputs. Both keep their modes.
 
-    Modules of 16 bits are run in single precision beside: 16 bits hide nearly all.
+    16-bit modules are also run in single precision, because 16 bits hide nearly all differences.
     """
     known = descent or Descent()
 
@@ -63,40 +63,40 @@ def verify_modules(
     narrow, moved = is_narrow(source), moved_module(source)
     others: list[Run] = [partial(outputs, moved)] + ([] if narrow else [Otherwise(source).outputs])
     slack = NARROW_SLACK if narrow else SLACK
-    found = measured(partial(outputs, source), partial(outputs, result), others, slack)
+    verification = measured(partial(outputs, source), partial(outputs, result), others, slack)
     if not narrow:
-        return found
-    beside = measured(single(source), single(result), [single(moved)], slack)
-    return replace(found, beside={IN_SINGLE: beside})
+        return verification
+    in_single = measured(single(source), single(result), [single(moved)], slack)
+    return replace(verification, beside={IN_SINGLE: in_single})
 
 
 def compared(
     cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None, slack: int = SLACK
 ) -> Verification:
-    """What comes of running all cases. `ports` say where the expected outputs stand in what is found."""
-    known = ports or Ports()
-    found = Comparison(known.output_maps(), known.renamed, rounding=Rounding(slack=slack))
+    """Return the comparison of all cases. `ports` maps the expected outputs to the actual ones."""
+    port_map = ports or Ports()
+    comparison = Comparison(port_map.output_maps(), port_map.renamed, rounding=Rounding(slack=slack))
     for case in cases:
         ways = run(case)
         for other in ways.others:
-            found.rounding.add(ways.expected, other)
-        found.add(ways.expected, ways.found)
-    return found.summed_up()
+            comparison.rounding.add(ways.expected, other)
+        comparison.add(ways.expected, ways.found)
+    return comparison.summed_up()
 
 
 class Twice:
-    """A module as it is, and with wider numbers."""
+    """A module that is run as it is and with wider dtypes."""
 
     def __init__(self, module: nn.Module, names: Sequence[str], *, train: bool = False) -> None:
         self.module, self.names, self.train = module, names, train
         self.wider = Otherwise(module)
 
     def __call__(self, inputs: Inputs) -> tuple[Feeds, Feeds]:
-        """The outputs of both, by name."""
+        """Return the outputs of both runs, by name."""
         wider = self.wider.outputs(inputs, train=self.train)
         return named(outputs(self.module, inputs, train=self.train), self.names), named(wider, self.names)
 
 
 def named(found: Sequence[Array], names: Sequence[str]) -> Feeds:
-    """Outputs by their names, as far as these are known."""
+    """Return outputs by name. Those without a known name are numbered."""
     return {names[k] if k < len(names) else f"output {k}": one for k, one in enumerate(found)}

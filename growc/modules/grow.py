@@ -1,4 +1,4 @@
-"""Growing a module: plan, emit, verify, judge every `expect`."""
+"""Growth of a module: plan, emit, verify, judge every `expect`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from growc.verification.verify import Verification
 def grow(
     resolved: Resolved, module: nn.Module, example_inputs: object = None, *, check: bool = True
 ) -> GrownModule:
-    """The module that a recipe makes of another one, which is left as it was.
+    """Return the module that a recipe makes from another one, which is left as it was.
 
-    `check=False` leaves verification out, but for `expect preserved`. Raises GrowError.
+    `check=False` skips verification, except for `expect preserved`. Raises GrowError.
     """
     args, kwargs = real_arguments(module, example_inputs)
     inputs = args, without_cache(module, args, kwargs) | dict(kwargs)
@@ -58,8 +58,7 @@ def beside_plan(
     cases: Sequence[Case],
     descent: Descent,
 ) -> Verification:
-    """What was measured of a source and its result, and how far that is from its plan or why that was not
-    measured.
+    """Return a verification with the result's difference from its plan added, or why that was not measured.
 
     Raises GrowError (G406).
     """
@@ -67,10 +66,10 @@ def beside_plan(
 
 
 def _with_ways(measured: Verification, beside: Mapping[str, Verification | str]) -> Verification:
-    """A measurement with others beside it, or the reasons why there are none."""
+    """Return a verification with further ones, or the reasons why there are none."""
     notes = (f"{way}: {found}" for way, found in beside.items() if isinstance(found, str))
-    known = {way: found for way, found in beside.items() if not isinstance(found, str)}
-    return replace(measured, beside={**measured.beside, **known}, notes=(*measured.notes, *notes))
+    further = {way: found for way, found in beside.items() if not isinstance(found, str)}
+    return replace(measured, beside={**measured.beside, **further}, notes=(*measured.notes, *notes))
 
 
 def _of_plan(
@@ -100,7 +99,7 @@ def finish(
     *,
     check: bool,
 ) -> None:
-    """Say of a result how it came to be, and judge what is measured of it. Raises GrowError (G401, G402)."""
+    """Record plan and lineage in a result, and judge its measurements. Raises GrowError (G401, G402)."""
     result.plan, result.lineage, result.verification = c.plan, lineage_of(c.plan), None
     if check or preserved_conditions(resolved.statements):
         result.verification = verify_modules(module, result, cases, descent)
@@ -108,21 +107,21 @@ def finish(
 
 
 def verify(source: nn.Module, result: nn.Module, example_inputs: object = None) -> Verification:
-    """Run two modules on the same inputs, and compare what they give."""
+    """Run two modules on the same inputs, and compare their outputs."""
     descent = result.descent if isinstance(result, GrownModule) else Descent()
     cases = descent.cases(source, real_arguments(source, example_inputs))
     return verify_modules(source, result, cases, descent)
 
 
 def real_arguments(module: nn.Module, example_inputs: object) -> Inputs:
-    """Arguments of forward that have values: those given, or growc's for a module of transformers."""
+    """Return arguments of forward with values: the given ones, or growc's for a module of transformers."""
     if example_inputs is None or is_on_meta(example_inputs):
         return (), real_inputs(module)
     return arguments(example_inputs)
 
 
 def is_on_meta(example_inputs: object) -> bool:
-    """Whether some of the inputs have sizes alone."""
+    """Whether some of the inputs are on meta, without values."""
     return any(getattr(leaf, "is_meta", False) for leaf in tree_leaves(example_inputs))
 
 

@@ -1,4 +1,4 @@
-"""Programs of torch.export that are run: they take tensors by name, and give theirs by name."""
+"""Runs of torch.export programs on inputs by name, with outputs by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from growc.verification.ort_session import Feeds
 
 
 class Program:
-    """A program with its weights, which `module` has by their names."""
+    """A program with its weights. `module` holds these by name."""
 
     def __init__(self, captured: Captured) -> None:
         self.captured = captured
@@ -33,26 +33,26 @@ class Program:
 
     @staticmethod
     def at(path: Path) -> Program:
-        """The program of a `.pt2` file. Raises GrowError (G310) where it cannot be read."""
+        """Return the program of a `.pt2` file. Raises GrowError (G310) if it cannot be read."""
         return Program(load(path))
 
     @cached_property
     def model(self) -> ir.Model:
-        """It in the vocabulary of the passes."""
+        """The program in the vocabulary of the passes."""
         return lower(self.captured, self.captured.program.state_dict.__getitem__)
 
     @cached_property
     def signature(self) -> tuple[Input, ...]:
-        """What its inputs are for. Raises GrowError (G403)."""
+        """The inputs of the program, with their purpose. Raises GrowError (G403)."""
         return signature_of(self.model.graph)
 
     @cached_property
     def gives(self) -> tuple[str, ...]:
-        """The names of its outputs."""
+        """The names of the program's outputs."""
         return tuple(value.name or "" for value in self.model.graph.outputs)
 
     def run(self, feeds: Feeds) -> Feeds:
-        """All outputs by name. Raises GrowError (G403) for what it does not take."""
+        """Return all outputs by name. Raises GrowError (G403) for inputs that the program does not accept."""
         try:
             return named(outputs(self.module, arguments(feeds)), self.gives)
         except (RuntimeError, ValueError, IndexError, KeyError) as error:
@@ -61,7 +61,10 @@ class Program:
 
 
 class _Weights(nn.Module):
-    """The tensors of a program, of which a copy has others. Its forward takes the program's by name."""
+    """A module with the tensors of a program. Its forward takes the program's inputs by name.
+
+    A copy can have other tensors.
+    """
 
     def __init__(self, captured: Captured) -> None:
         super().__init__()
@@ -72,30 +75,32 @@ class _Weights(nn.Module):
             name = str(spec.target)
             if spec.kind is InputKind.PARAMETER:
                 first = captured.names[name]
-                own = tensors.parameters.get(first)
-                tensors.parameters[name] = _parameter(stored[first]) if own is None else own
+                existing = tensors.parameters.get(first)
+                tensors.parameters[name] = _parameter(stored[first]) if existing is None else existing
             elif spec.kind is InputKind.BUFFER and name in stored:
                 tensors.buffers[name] = stored[captured.names[name]]
         tensors.place(self)
 
     def forward(self, **given: Tensor) -> Sequence[object]:
-        """The tensors that the program gives out, in order."""
+        """Return the output tensors of the program, in order."""
         captured = self._captured
-        held: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
-        held |= dict(self.named_buffers(remove_duplicate=False))
+        tensors: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
+        tensors |= dict(self.named_buffers(remove_duplicate=False))
         values, specs = placeholder_values(captured.program), captured.program.graph_signature.input_specs
         names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
         leaves = (given[n].to(v.dtype) if isinstance(v := values[n], Tensor) else v for n in names)
-        found = run_flat(captured, held.__getitem__, leaves)
-        return [value for value, one in zip(found, captured.returned, strict=True) if is_tensor(one)]
+        results = run_flat(captured, tensors.__getitem__, leaves)
+        return [
+            value for value, argument in zip(results, captured.returned, strict=True) if is_tensor(argument)
+        ]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _Weights:
-        """Another one with the same tensors; it is changed by `_apply` alone."""
+        """Return another module with the same tensors. Only `_apply` changes it."""
         return _Weights(self._captured)
 
 
 def arguments(feeds: Feeds) -> Inputs:
-    """Arrays by name, as arguments of a program."""
+    """Return arrays by name as arguments of a program."""
     return (), {name: to_torch(array) for name, array in feeds.items()}
 
 
