@@ -1,1 +1,1 @@
-"""Training a result: its parameters in groups, and the state of an optimizer carried along."""
+"""Training of results: parameter groups, carried optimizer state, schedules, and methods of papers."""

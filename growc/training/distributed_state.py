@@ -1,5 +1,7 @@
-"""The state of an optimizer in a distributed checkpoint: by names of parameters, in nested dictionaries or
-flattened (torch.distributed.checkpoint.state_dict), or by numbers, as the optimizer itself has it.
+"""Optimizer state in a distributed checkpoint.
+
+It is stored by names of parameters, in nested or flattened dictionaries
+(torch.distributed.checkpoint.state_dict), or by numbers, as the optimizer itself stores it.
 """
 
 from __future__ import annotations
@@ -24,37 +26,38 @@ STATE, GROUPS, PARAMETERS, NAMES = "state", "param_groups", "params", "param_nam
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor of a checkpoint, read when it is asked for."""
+    """A tensor of a checkpoint, read on demand."""
 
     saved: Distributed
     key: str
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape."""
+        """The shape of the tensor."""
         return self.saved.tensors[self.key].shape
 
     def read(self) -> torch.Tensor:
-        """Its values."""
+        """Return the tensor."""
         return self.saved.tensor(self.key)
 
 
 @dataclass(frozen=True)
 class Unread:
-    """A value of a group that holds objects of classes: it can be copied, and not looked into."""
+    """A group's value that holds objects of classes. It can be copied, but not inspected."""
 
 
 def read(value: torch.Tensor | Stored) -> torch.Tensor:
-    """A tensor of state, which may be in memory."""
+    """Return a tensor of state, which may be in memory already."""
     return value.read() if isinstance(value, Stored) else value
 
 
 @dataclass
 class SavedOptimizer:
-    """One optimizer. prefix: the path below which it lies. flat: whether its own dictionary is flattened.
+    """One optimizer of a checkpoint.
 
-    fields: of each parameter, by its name or number, the key of each entry of its state. settings: of each
-    group, by its number, the key of each entry; of a flat one every parameter is a group.
+    prefix: the path above its entries. flat: whether its own dictionary is flattened.
+    fields: for each parameter, by its name or number, the key of each entry of its state.
+    settings: for each group, by its number, the key of each entry. In a flat one, every parameter is a group.
     """
 
     saved: Distributed
@@ -66,29 +69,29 @@ class SavedOptimizer:
 
     @property
     def keys(self) -> set[str]:
-        """All of its entries."""
+        """The keys of all entries."""
         return {key for found in (*self.fields.values(), *self.settings.values()) for key in found.values()}
 
     @property
     def numbered(self) -> bool:
-        """Whether parameters have numbers in place of names."""
+        """Whether parameters have numbers instead of names."""
         return not self.flat and any(isinstance(n, int) for group in self._listed for n in group)
 
     def state(self) -> State:
-        """As the state_dict of a torch optimizer, whose tensors are `Stored`; its parameters: `names`.
+        """Return the state_dict of a torch optimizer, with `Stored` tensors. Its parameters are `names`.
 
-        Raises GrowError (G316) where a parameter with state is in no group.
+        Raises GrowError (G316) if a parameter with state is in no group.
         """
         owners = self._owners()
         stray = next((owner for owner in self.fields if owner not in owners), None)
         if stray is not None:
             raise _misfit(f"the optimizer has state of `{stray}`, which is in none of its groups")
-        entries = {owners[owner]: self._values(found) for owner, found in self.fields.items()}
-        groups, at = [], 0
-        for found, names in zip(self.settings.values(), self.names, strict=True):
-            group = self._values({word: key for word, key in found.items() if word != PARAMETERS})
-            groups.append({**group, PARAMETERS: list(range(at, at + len(names))), NAMES: names})
-            at += len(names)
+        entries = {owners[owner]: self._values(keys) for owner, keys in self.fields.items()}
+        groups, position = [], 0
+        for keys, names in zip(self.settings.values(), self.names, strict=True):
+            group = self._values({word: key for word, key in keys.items() if word != PARAMETERS})
+            groups.append({**group, PARAMETERS: list(range(position, position + len(names))), NAMES: names})
+            position += len(names)
         return {STATE: entries, GROUPS: groups}
 
     @cached_property
@@ -99,45 +102,48 @@ class SavedOptimizer:
         listed = self._listed
         if not self.numbered:
             return [[str(name) for name in group] for group in listed]
-        entries = {int(owner): self._values(found) for owner, found in self.fields.items()}
+        entries = {int(owner): self._values(keys) for owner, keys in self.fields.items()}
         groups: list[State] = [{PARAMETERS: group} for group in listed]
-        for group, found in zip(groups, self.settings.values(), strict=True):
-            group |= {NAMES: self.saved.value(found[NAMES])} if NAMES in found else {}
+        for group, keys in zip(groups, self.settings.values(), strict=True):
+            group |= {NAMES: self.saved.value(keys[NAMES])} if NAMES in keys else {}
         return parameter_groups(self.module, {STATE: entries, GROUPS: groups})
 
     def merged(self) -> tuple[State, list[list[str]]]:
-        """The state and the parameters of each group, where parameters with the same settings are one."""
+        """Return the state and the parameters of each group. Flat groups with equal settings are merged."""
         state, names = self.state(), self.names
         if not self.flat:
             return state, names
-        alike: dict[object, int] = {}
+        group_of_settings: dict[object, int] = {}
         groups: list[State] = []
         for owner, group in zip(self.settings.values(), state[GROUPS], strict=True):
-            what = tuple((word, self._content(key)) for word, key in sorted(owner.items()))
-            if (at := alike.setdefault(what, len(groups))) == len(groups):
+            settings = tuple((word, self._content(key)) for word, key in sorted(owner.items()))
+            if (position := group_of_settings.setdefault(settings, len(groups))) == len(groups):
                 groups.append({**group, PARAMETERS: [], NAMES: []})
-            groups[at][PARAMETERS] += group[PARAMETERS]
-            groups[at][NAMES] += group[NAMES]
+            groups[position][PARAMETERS] += group[PARAMETERS]
+            groups[position][NAMES] += group[NAMES]
         return {STATE: state[STATE], GROUPS: groups}, [group[NAMES] for group in groups]
 
     def _owners(self) -> dict[str, int]:
-        """The number of each parameter, by what its state goes by."""
+        """Return the number of each parameter, by the name or number that its state is stored under."""
         listed = self.names if not self.numbered else self._listed
         return {str(owner): number for number, owner in enumerate(o for group in listed for o in group)}
 
     @cached_property
     def _listed(self) -> list[list[str | int]]:
-        """What each group lists. Raises GrowError (G316) where that is no list, or one is there twice."""
+        """The names or numbers that each group lists.
+
+        Raises GrowError (G316) if a group lists none, or if one is listed twice.
+        """
         if self.flat:
             return [[owner] for owner in self.settings]
         groups: list[list[str | int]] = []
-        for found in self.settings.values():
-            listed = self.saved.value(found[PARAMETERS]) if PARAMETERS in found else None
+        for keys in self.settings.values():
+            listed = self.saved.value(keys[PARAMETERS]) if PARAMETERS in keys else None
             if not isinstance(listed, list) or not all(isinstance(one, str | int) for one in listed):
                 raise _misfit("a group of the optimizer lists no parameters")
             groups.append(listed)
-        every = [one for group in groups for one in group]
-        if len(set(every)) < len(every):
+        all_listed = [one for group in groups for one in group]
+        if len(set(all_listed)) < len(all_listed):
             raise _misfit("a parameter is twice in the groups of the optimizer")
         return groups
 
@@ -157,29 +163,29 @@ class SavedOptimizer:
         return self.saved.content(key) if key in self.saved.values else saved_bytes(self.saved.tensor(key))
 
     def path(self, *words: str | int) -> KeyPath:
-        """Where an entry of a result lies."""
+        """Return the path of an entry of a result."""
         return (*self.prefix, ".".join(map(str, words))) if self.flat else (*self.prefix, *words)
 
 
 def optimizers_in(saved: Distributed, module: nn.Module) -> list[SavedOptimizer]:
-    """The optimizers of a checkpoint whose parameters are a module's."""
-    found: dict[KeyPath, SavedOptimizer] = {}
+    """Return the optimizers of a checkpoint whose parameters are a module's."""
+    optimizers: dict[KeyPath, SavedOptimizer] = {}
     names = set(module.state_dict())
     for key, path in saved.paths.items():
-        said = _read(path, names)
-        if said is not None:
-            prefix, flat, kind, owner, word = said
-            one = found.setdefault(prefix, SavedOptimizer(saved, module, prefix, flat))
-            (one.fields if kind == STATE else one.settings).setdefault(owner, {})[word] = key
+        entry = _read(path, names)
+        if entry is not None:
+            prefix, flat, kind, owner, word = entry
+            optimizer = optimizers.setdefault(prefix, SavedOptimizer(saved, module, prefix, flat))
+            (optimizer.fields if kind == STATE else optimizer.settings).setdefault(owner, {})[word] = key
     places = {name: place for place, name in enumerate(module.state_dict())}
-    for one in found.values():
-        order = places.__getitem__ if one.flat else int
-        one.settings = dict(sorted(one.settings.items(), key=lambda pair: order(pair[0])))
-    return [one for one in found.values() if one.settings]
+    for optimizer in optimizers.values():
+        order = places.__getitem__ if optimizer.flat else int
+        optimizer.settings = dict(sorted(optimizer.settings.items(), key=lambda pair: order(pair[0])))
+    return [optimizer for optimizer in optimizers.values() if optimizer.settings]
 
 
 def _read(path: KeyPath, names: set[str]) -> tuple[KeyPath, bool, str, str, str] | None:
-    """Below which path an entry of an optimizer lies, if it is flat, its kind, whose it is, and its name."""
+    """Parse the path of an optimizer's entry: prefix, whether it is flat, kind, owner, and name, or None."""
     if len(path) >= 3 and path[-3] in (STATE, GROUPS):
         owner = str(path[-2])
         if path[-2] in names or owner.isdigit():
@@ -193,23 +199,24 @@ def _read(path: KeyPath, names: set[str]) -> tuple[KeyPath, bool, str, str, str]
 
 
 def groups_as_saved(one: SavedOptimizer, names: Sequence[Sequence[str]]) -> list[list[str | int]]:
-    """What the groups of a result list: names, or numbers, as they are in the source; and what the class does
-    not have, as it was.
+    """Return the lists of the result's groups: names, or numbers, as in the source.
+
+    Names that the class does not have stay as they were.
     """
-    own = set(one.module.state_dict())
-    found: list[list[str | int]] = []
-    at = 0
+    module_names = set(one.module.state_dict())
+    lists: list[list[str | int]] = []
+    position = 0
     for group, before in zip(names, one.names, strict=True):
         if one.numbered:
-            found.append(list(range(at, at + len(group))))
-            at += len(group)
+            lists.append(list(range(position, position + len(group))))
+            position += len(group)
         else:
-            found.append([*group, *(name for name in before if name not in own)])
-    return found
+            lists.append([*group, *(name for name in before if name not in module_names)])
+    return lists
 
 
 def saved_bytes(value: object) -> bytes:
-    """What `torch.save` makes of a value."""
+    """Return the bytes that `torch.save` writes for a value."""
     import torch
 
     file = io.BytesIO()

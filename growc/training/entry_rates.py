@@ -1,7 +1,7 @@
-"""Rates of single entries: new units of a grown weight learn by a schedule of their own.
+"""Learning rates of single entries, so that new units of a grown weight have their own schedule.
 
-A parameter that grew has old entries beside new ones, and an optimizer has one rate for both. SPARKLING
-re-warms the rate of what is new. After a step, the change of the chosen entries is multiplied by a factor.
+A grown parameter has old entries beside new ones, and an optimizer has one rate for both. SPARKLING re-warms
+the rate of new entries. After a step, the change of the chosen entries is multiplied by a factor.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from growc.training.schedule import Schedule
 
 
 class EntryRates:
-    """Multiplies the changes that an optimizer makes to some entries by a schedule's factor.
+    """Scale the changes that an optimizer makes to some entries by the factor of a schedule.
 
-    That is a rate of their own wherever changes are proportional to the rate: SGD, Adam, AdamW, with decay. A
-    step keeps a copy of the parameters in `entries`. step: which one the schedule is asked for next.
+    This is a separate rate wherever changes are proportional to the rate: SGD, Adam, AdamW, with decay. A
+    step keeps a copy of the parameters in `entries`. step: the next step, for which the schedule is asked.
     """
 
     def __init__(
         self, optimizer: Optimizer, entries: Mapping[Tensor, Tensor], schedule: Schedule, step: int = 0
     ) -> None:
-        """`entries` has, for a parameter, truth values of its shape: `entry_kinds(...)[name] == NEW` is what
-        is new. Raises ValueError for other shapes.
+        """`entries` has a boolean mask for each parameter, of its shape.
+
+        `entry_kinds(...)[name] == NEW` selects new entries. Raises ValueError for other shapes.
         """
         for parameter, chosen in entries.items():
             if parameter.shape != chosen.shape:
@@ -40,16 +41,16 @@ class EntryRates:
         )
 
     def remove(self) -> None:
-        """Leave the optimizer as it was."""
+        """Remove the hooks, so that the optimizer is as it was."""
         for handle in self._handles:
             handle.remove()
 
     def state_dict(self) -> dict[str, int]:
-        """Which step comes next."""
+        """Return the number of the next step."""
         return {"step": self.step}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Continue where `state_dict` was taken."""
         self.step = state["step"]
 
     def _keep(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
@@ -59,7 +60,7 @@ class EntryRates:
     def _scale(self, optimizer: Optimizer, args: object, kwargs: object) -> None:
         factor = self.schedule(self.step)
         for parameter, before in self._before.items():
-            slower = torch.lerp(before, parameter, factor)
-            parameter.copy_(torch.where(self._entries[parameter], slower, parameter))
+            scaled = torch.lerp(before, parameter, factor)
+            parameter.copy_(torch.where(self._entries[parameter], scaled, parameter))
         self._before = {}
         self.step += 1

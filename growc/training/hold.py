@@ -1,14 +1,14 @@
-"""Exactness beyond the first step: the grown model's training is the source's.
+"""Exactness beyond the first step: training the grown model is training the source.
 
-Where every unit of an axis has as many equal copies as any other, a weight W becomes c·W on each of its
-entries, and its gradient G becomes g·G. One step of the grown model is then the source's step, scaled by c,
-with these numbers for each parameter (compare µpscaling, arXiv 2602.10545, for one factor of width):
+If every unit of an axis has the same number of equal copies, a weight W becomes c·W on each of its entries,
+and its gradient G becomes g·G. One step of the grown model is then the source's step, scaled by c, with these
+numbers for each parameter (compare µpscaling, arXiv 2602.10545, for a single factor of width):
 
     SGD, momentum or not    rate·c/g    decay·g/c
     Adam with AdamW's decay rate·c      decay/c      eps·g
 
-Dropout draws for every copy by itself, and clipping by the norm of all gradients sees others: neither holds.
-A forward pass that calls a function of dropout shows nothing of it: its rate has to be zero.
+Two things break this. Dropout draws separately for every copy, and clipping by the norm of all gradients sees
+another norm. Functional dropout inside a forward pass cannot be detected: its rate must be zero.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 Method = Literal["sgd", "adamw"]
 
 PLAIN = (1.0, 1.0)
-"""c and g of what stays as it is."""
+"""c and g of unchanged parameters."""
 
 
 class Held(list[dict[str, object]]):
-    """Groups for a torch optimizer. `gaps`: why training them is not the source's; for each reason a line."""
+    """Groups for a torch optimizer. `gaps` lists the reasons why training them is not training the source."""
 
     def __init__(self, groups: Iterable[dict[str, object]], gaps: Iterable[str]) -> None:
         super().__init__(groups)
@@ -40,40 +40,41 @@ class Held(list[dict[str, object]]):
 
     @property
     def exact(self) -> bool:
-        """Whether every step is the source's, where the forward pass draws nothing."""
+        """Whether every step is the source's, provided that the forward pass draws nothing."""
         return not self.gaps
 
 
 def held_groups(
     module: nn.Module, plan: Plan, method: Method, *, lr: float, weight_decay: float = 0.0, eps: float = 1e-8
 ) -> Held:
-    """Groups with which the training of `module`, which a plan made, is the source's with these numbers.
+    """Return groups with which training `module`, the result of a plan, is training the source.
 
-    `lr`, `weight_decay` and `eps` are the source's. A parameter that cannot be held keeps them, and is a gap.
+    `lr`, `weight_decay` and `eps` are those of the source. A parameter that cannot be held keeps them, and is
+    a gap.
     """
     weights = {weight.name: weight for weight in plan.weights}
     uneven = uneven_axes(plan)
     members: dict[tuple[float, float], list[tuple[str, nn.Parameter]]] = {}
     gaps = [f"the plan is not exact: {gap.cause}" for gap in plan.certificate.gaps]
     gaps += [f"`{name}` draws for every copy by itself" for name in _drawing(module)]
-    for parameter, own in all_names(module).items():
-        found = [weights[name] for name in own if name in weights]
-        factors, why = _factors(found[0], uneven, plan) if found else (PLAIN, "is not in the plan")
+    for parameter, names in all_names(module).items():
+        planned = [weights[name] for name in names if name in weights]
+        factors, why = _factors(planned[0], uneven, plan) if planned else (PLAIN, "is not in the plan")
         if why:
-            gaps.append(f"`{own[0]}` {why}")
-        members.setdefault(factors, []).append((own[0], parameter))
+            gaps.append(f"`{names[0]}` {why}")
+        members.setdefault(factors, []).append((names[0], parameter))
     groups = []
-    for (value, gradient), named in sorted(members.items(), key=lambda item: item[0]):
+    for (value, gradient), pairs in sorted(members.items(), key=lambda item: item[0]):
         if method == "sgd":
             numbers = {"lr": lr * value / gradient, "weight_decay": weight_decay * gradient / value}
         else:
             numbers = {"lr": lr * value, "weight_decay": weight_decay / value, "eps": eps * gradient}
-        groups.append({"params": named, **numbers})
+        groups.append({"params": pairs, **numbers})
     return Held(groups, gaps)
 
 
 def _drawing(module: nn.Module) -> Iterator[str]:
-    """Names of the parts of a module that drop units while it trains."""
+    """Yield the names of dropout modules that are active in training."""
     from torch import nn
 
     drops = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
@@ -83,7 +84,7 @@ def _drawing(module: nn.Module) -> Iterator[str]:
 
 
 def _factors(weight: WeightPlan, uneven: set[str], plan: Plan) -> tuple[tuple[float, float], str]:
-    """c and g of a parameter, and what stands in the way of one of them."""
+    """Return c and g of a parameter, and the reason if it has none."""
     if weight.name in plan.later_copies or weight.zero or weight.normed is not None or weight.shift:
         return PLAIN, "is new, computed, or stored as a distance"
     if any(step.name in uneven or step.next is not None for step in weight.steps):
@@ -95,17 +96,23 @@ def _factors(weight: WeightPlan, uneven: set[str], plan: Plan) -> tuple[tuple[fl
 
 
 def _uniform(weight: WeightPlan) -> float | None:
-    """The factor of all entries of a weight; None where they have several, or are no copies."""
+    """Return the common factor of all entries of a weight.
+
+    The result is None if factors differ or entries are no copies.
+    """
     factors = [_factor(step.layout) for step in weight.steps]
     return None if None in factors else math.prod([weight.scale, *(f for f in factors if f is not None)])
 
 
 def _factor(layout: Layout) -> float | None:
-    """The factor of all entries along an axis: a product of factors, or what all segments have in common."""
+    """Return the common factor of all entries along an axis, or None.
+
+    For a product it is the product of factors, for a sum the factor that all segments have in common.
+    """
     if layout.step is not None:
         weights, copies = layout.step.weight, layout.step.index >= 0
-        alike = len(weights) and copies.all() and layout.step.even
-        return float(weights[0]) if alike and np.allclose(weights, weights[0], rtol=1e-12, atol=0) else None
+        equal = len(weights) and copies.all() and layout.step.even
+        return float(weights[0]) if equal and np.allclose(weights, weights[0], rtol=1e-12, atol=0) else None
     factors = [_factor(part) for part in layout.parts]
     known = [factor for factor in factors if factor is not None]
     if len(known) < len(factors):

@@ -1,7 +1,7 @@
 """Knowledge Inheritance: a large model learns from a small one's predictions while these still help.
 
 Qin et al. 2022, "Knowledge Inheritance for Pre-trained Language Models", section 3: the loss
-(1 - α)·CE + α·τ²·KL(teacher ‖ student), and the rate α_t = max(1 - α_T·t/T, 0). Needs torch alone.
+(1 - α)·CE + α·τ²·KL(teacher ‖ student), and the rate α_t = max(1 - α_T·t/T, 0). Only torch is needed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from torch import Tensor
 from torch.nn import functional
 
 IGNORED = -100
-"""The label of a place that counts for no loss, as in torch."""
+"""The label of a position that is excluded from losses, as in torch."""
 
 
 def inheritance_rate(step: int, steps: int, decay: float = 1.0) -> float:
-    """α_t = max(1 - α_T·t/T, 0): which part of the loss is the teacher's at a step.
+    """α_t = max(1 - α_T·t/T, 0): the weight of the teacher's loss at a step.
 
-    `decay` is α_T: with 1 the rate reaches zero at the last step, with 2 half-way. Raises ValueError.
+    `decay` is α_T. With 1 the rate reaches zero at the last step, with 2 half-way. Raises ValueError for a
+    negative step or decay, and for less than one step.
     """
     if steps < 1 or step < 0 or decay < 0:
         raise ValueError(f"no rate at step {step} of {steps} with decay {decay}")
@@ -29,8 +30,9 @@ def inheritance_rate(step: int, steps: int, decay: float = 1.0) -> float:
 
 
 class TopLogits(NamedTuple):
-    """The K largest logits of each place: `values` and `indices` [..., K], and `rest` [...], the logarithm of
-    the sum of exp(logit/τ) over all others, for one temperature τ.
+    """The K largest logits of each position: `values` and `indices` [..., K], and `rest` [...].
+
+    `rest` is the logarithm of the sum of exp(logit/τ) over all other tokens, for one temperature τ.
     """
 
     values: Tensor
@@ -40,9 +42,9 @@ class TopLogits(NamedTuple):
 
 
 def top_logits(logits: Tensor, count: int, temperature: float = 1.0) -> TopLogits:
-    """The `count` largest of logits [..., V]. The sum of the others is kept, so that no mass is lost.
+    """Return the `count` largest of logits [..., V]. The sum of the others is kept, so that no mass is lost.
 
-    Raises ValueError where no others are left.
+    Raises ValueError if no others are left, or if `count` is not positive.
     """
     if not 0 < count < logits.shape[-1]:
         raise ValueError(f"{count} of {logits.shape[-1]} logits leave no others, or are none")
@@ -54,11 +56,11 @@ def top_logits(logits: Tensor, count: int, temperature: float = 1.0) -> TopLogit
 def soft_loss(
     student: Tensor, teacher: Tensor | TopLogits, temperature: float = 1.0, kept: Tensor | None = None
 ) -> Tensor:
-    """τ²·KL(teacher ‖ student) of logits [..., V], the mean over places, or over those that are `kept` [...].
+    """τ²·KL(teacher ‖ student) of logits [..., V]: the mean over positions, or over those in `kept` [...].
 
-    Of a teacher whose largest K logits are known, all other tokens count as one. With r as the probability
-    that the teacher gives to them, the gradient by a place's logits then differs from that of the whole
-    teacher by at most 2·r·τ in the sum of magnitudes. Raises ValueError where temperatures differ.
+    If only the teacher's largest K logits are known, all other tokens count as one. Let r be the teacher's
+    probability of these. The gradient by a position's logits then differs from that of the whole teacher by
+    at most 2·r·τ in the sum of magnitudes. Raises ValueError if temperatures differ.
     """
     if isinstance(teacher, TopLogits):
         if teacher.temperature != temperature:
@@ -67,13 +69,13 @@ def soft_loss(
         scaled = torch.cat([teacher.values / temperature, teacher.rest.unsqueeze(-1)], -1)
     else:
         student, scaled = student.float() / temperature, teacher.float() / temperature
-    target, own = functional.log_softmax(scaled, -1), functional.log_softmax(student, -1)
-    apart = functional.kl_div(own, target, reduction="none", log_target=True).sum(-1)
-    return temperature**2 * (apart.mean() if kept is None else apart[kept].mean())
+    target, student_log = functional.log_softmax(scaled, -1), functional.log_softmax(student, -1)
+    divergence = functional.kl_div(student_log, target, reduction="none", log_target=True).sum(-1)
+    return temperature**2 * (divergence.mean() if kept is None else divergence[kept].mean())
 
 
 def _with_rest(logits: Tensor, indices: Tensor, temperature: float) -> Tensor:
-    """Logits of the tokens at `indices`, and one for all others together, divided by the temperature."""
+    """Return the logits at `indices`, and one for all other tokens together, divided by the temperature."""
     scaled = logits.float() / temperature
     others = torch.logsumexp(scaled.scatter(-1, indices, -torch.inf), -1)
     return torch.cat([scaled.gather(-1, indices), others.unsqueeze(-1)], -1)
@@ -86,26 +88,31 @@ def inherited_loss(
     rate: float,
     temperature: float = 1.0,
 ) -> Tensor:
-    """(1 - α)·CE + α·τ²·KL for logits [..., V] and labels [...]; of several teachers, the mean of their KL.
+    """(1 - α)·CE + α·τ²·KL for logits [..., V] and labels [...], with the mean KL of several teachers.
 
-    Both parts are means over the places whose label is not -100. Labels stand where their logits do: shift
-    those of a causal model before.
+    Both parts are means over the positions whose label is not -100. A label must be at the position of its
+    logits, so the labels of a causal model are shifted beforehand.
     """
-    kept = labels != IGNORED
-    own = functional.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORED)
+    counted = labels != IGNORED
+    cross_entropy = functional.cross_entropy(
+        logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORED
+    )
     if rate == 0 or not teachers:
-        return own
-    soft = torch.stack([soft_loss(logits, teacher, temperature, kept) for teacher in teachers]).mean()
-    return (1 - rate) * own + rate * soft
+        return cross_entropy
+    soft = torch.stack([soft_loss(logits, teacher, temperature, counted) for teacher in teachers]).mean()
+    return (1 - rate) * cross_entropy + rate * soft
 
 
 @dataclass(frozen=True)
 class Generation:
-    """One student of a series, which is the teacher of the next: for how many steps, and how fast α falls."""
+    """One student of a series, which is the teacher of the next.
+
+    steps: the length of its training. decay: how fast α falls.
+    """
 
     steps: int
     decay: float = 1.0
 
     def rate(self, step: int) -> float:
-        """α at a step of this generation."""
+        """Return α at a step of this generation."""
         return inheritance_rate(step, self.steps, self.decay)

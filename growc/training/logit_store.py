@@ -1,8 +1,8 @@
-"""Largest logits of a teacher on disk: sized beforehand, and written on where a run stopped.
+"""A teacher's largest logits on disk, of a size known in advance, which a stopped run can continue.
 
-A store is a folder: `store.json` says its sizes and how many places are written, in order; `values`,
-`indices` and `rest` are arrays of that many places. Qin et al. 2022, section 3.3 ("Saving storage space with
-top-K logits").
+A store is a folder. `store.json` holds its sizes and the number of positions written so far, in order.
+`values`, `indices` and `rest` are arrays of that many positions. Qin et al. 2022, section 3.3 ("Saving
+storage space with top-K logits").
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from growc.training.inheritance import TopLogits
 
 ARRAYS = {"values": np.float32, "indices": np.int32, "rest": np.float32}
-"""What is stored of every place; a number takes four bytes."""
+"""The arrays of a store. Each number takes four bytes."""
 
 
 Stored = np.memmap[tuple[int, ...], np.dtype[np.float32 | np.int32]]
@@ -26,7 +26,7 @@ Stored = np.memmap[tuple[int, ...], np.dtype[np.float32 | np.int32]]
 
 @dataclass(frozen=True)
 class Sizes:
-    """places: tokens in all. count: K. temperature: that of the rest."""
+    """The sizes of a store. places: the number of tokens. count: K. temperature: that of `rest`."""
 
     places: int
     count: int
@@ -34,16 +34,18 @@ class Sizes:
 
     @property
     def bytes(self) -> int:
-        """What the store takes on disk: 4·(2·K + 1) bytes a place."""
+        """The size of the store on disk: 4·(2·K + 1) bytes per position."""
         return 4 * (2 * self.count + 1) * self.places
 
 
 class LogitStore:
-    """The largest logits of `places` tokens, in their order."""
+    """The largest logits of `places` tokens, in order."""
 
     def __init__(self, folder: str | Path, sizes: Sizes | None = None) -> None:
-        """Open a store, or make one of `sizes`. Raises ValueError where it is there with other sizes, and
-        FileNotFoundError where neither is given.
+        """Open a store, or create one of `sizes`.
+
+        Raises ValueError if a store of other sizes exists, and FileNotFoundError if there is neither a store
+        nor `sizes`.
         """
         self.folder = Path(folder)
         head = self.folder / "store.json"
@@ -53,9 +55,9 @@ class LogitStore:
             for name in ARRAYS:
                 self._array(name, "w+")
             self._note()
-        known = json.loads(head.read_text(encoding="utf-8"))
-        self.written = int(known.pop("written"))
-        self.sizes = Sizes(**known)
+        header = json.loads(head.read_text(encoding="utf-8"))
+        self.written = int(header.pop("written"))
+        self.sizes = Sizes(**header)
         if sizes not in (None, self.sizes):
             raise ValueError(f"`{self.folder}` is a store of {self.sizes}, and not of {sizes}")
         self.arrays = {name: self._array(name, "r+") for name in ARRAYS}
@@ -65,29 +67,33 @@ class LogitStore:
         return np.memmap(self.folder / name, dtype=ARRAYS[name], mode=mode, shape=shape)
 
     def append(self, logits: TopLogits) -> None:
-        """Write the logits of the next places, [n, K]. Raises ValueError for others than the store's."""
+        """Write the logits of the next positions, [n, K]. Raises ValueError if they do not fit the store."""
         count, size = logits.values.shape[-1], logits.values[..., 0].numel()
         if (count, logits.temperature) != (self.sizes.count, self.sizes.temperature):
             raise ValueError(f"{count} logits at temperature {logits.temperature} are not for {self.sizes}")
         if self.written + size > self.sizes.places:
             raise ValueError(f"{self.written + size} places do not fit into {self.sizes.places}")
-        at = slice(self.written, self.written + size)
+        target = slice(self.written, self.written + size)
         for name, array in self.arrays.items():
-            array[at] = getattr(logits, name).reshape(size, *array.shape[1:]).cpu().numpy()
+            array[target] = getattr(logits, name).reshape(size, *array.shape[1:]).cpu().numpy()
             array.flush()
         self.written += size
         self._note()
 
     def read(self, places: slice | torch.Tensor) -> TopLogits:
-        """The logits of some places. Raises IndexError for what is not written yet."""
-        picked = np.arange(self.sizes.places)[places if isinstance(places, slice) else places.numpy()]
-        if picked.size and picked.max() >= self.written:
-            raise IndexError(f"place {int(picked.max())} is not written yet: {self.written} are")
-        found = {name: torch.from_numpy(np.asarray(array[picked])) for name, array in self.arrays.items()}
-        return TopLogits(found["values"], found["indices"].long(), found["rest"], self.sizes.temperature)
+        """Return the logits of some positions. Raises IndexError for positions that are not yet written."""
+        positions = np.arange(self.sizes.places)[places if isinstance(places, slice) else places.numpy()]
+        if positions.size and positions.max() >= self.written:
+            raise IndexError(f"place {int(positions.max())} is not written yet: {self.written} are")
+        tensors = {
+            name: torch.from_numpy(np.asarray(array[positions])) for name, array in self.arrays.items()
+        }
+        return TopLogits(
+            tensors["values"], tensors["indices"].long(), tensors["rest"], self.sizes.temperature
+        )
 
     def _note(self) -> None:
-        """Say how much is written, only once it is."""
+        """Record the number of written positions. Called only after they are written."""
         draft = self.folder / "store.json.new"
         draft.write_text(json.dumps({**asdict(self.sizes), "written": self.written}), encoding="utf-8")
         draft.replace(self.folder / "store.json")

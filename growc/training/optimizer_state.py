@@ -1,11 +1,11 @@
-"""Optimizer state of the source, carried to the result of a plan by the maps that gradients take.
+"""Optimizer state of the source, carried to the result of a plan by the maps of gradients.
 
-Where a weight becomes W' = M·W·L, its gradient becomes G' = L'ᵀ·G·M'ᵀ: on an axis that it makes, the left
-inverse by which others read that axis, and on an axis that it reads, the state that arrives there. Both are
-the dual of the step that the plan has. That is the gradient itself where every reader of an axis uses one
-left inverse and copies of a unit count alike: equal splits without noise, isometries. Elsewhere only
-MᵀG' = G holds, and what is mapped is an approximation. Adam's first moment follows the gradient's map, the
-second its squares.
+If a weight becomes W' = M·W·L, its gradient becomes G' = L'ᵀ·G·M'ᵀ. On an axis that the weight makes, that is
+the left inverse by which others read the axis. On an axis that it reads, it is the state that arrives there.
+Both are the dual of the plan's step. The result is the gradient itself if every reader of an axis uses one
+left inverse, and copies of a unit count alike: equal splits without noise, isometries. Elsewhere only MᵀG' =
+G holds, and the mapped state is an approximation. Adam's first moment follows the gradient's map, and its
+second moment the squares of that map.
 """
 
 from __future__ import annotations
@@ -35,30 +35,32 @@ State = dict[str, Any]
 """The state_dict of a torch optimizer: `state` by the number of a parameter, and `param_groups`."""
 
 Empty = Callable[[tuple[int, ...], "torch.dtype"], "torch.Tensor"]
-"""What gives a tensor of a shape and a type, to be filled."""
+"""Function that returns an uninitialised tensor of a shape and dtype."""
 
 Make = Callable[[WeightPlan, Any], Any]
-"""What makes a tensor of the result's state of one of the source's."""
+"""Function that makes a tensor of the result's state from one of the source's."""
 
 New = Literal["mapped", "zero"]
-"""What entries of new units begin with: what the gradient's map gives them, or zero. Old ones keep theirs."""
+"""Initial state of new units: the gradient's map, or zero. Old entries keep their state."""
 
 NEW: tuple[New, ...] = get_args(New)
 
 POWERS = {"exp_avg": 1, "exp_avg_sq": 2, "max_exp_avg_sq": 2, "momentum_buffer": 1}
-"""How often the gradient stands in each tensor of a parameter's state."""
+"""The power of the gradient in each tensor of a parameter's state."""
 
 KEPT = {"step"}
-"""State that is no tensor of the parameter's shape, and stays."""
+"""Names of state that is not a tensor of the parameter's shape, and stays unchanged."""
 
 
 @dataclass(frozen=True)
 class Carried:
-    """The state of the result's optimizer, and for which parameters it is what training would have made.
+    """The state of the result's optimizer, and the parameters for which it is exact.
 
-    names: the result's parameters by group, in the optimizer's order. exact: gradients of these are mapped
-    exactly; approximate: they are not; fresh: these begin without state, among them weights that the source
-    computes and the result stores; absent: what they come from is no parameter of the source's optimizer.
+    names: the result's parameters by group, in the optimizer's order.
+    exact: parameters whose gradients are mapped exactly, so that the state is that of training.
+    approximate: parameters whose gradients are not mapped exactly.
+    fresh: parameters without state, among them weights that the source computes and the result stores.
+    absent: parameters that come from none of the source's optimizer.
     """
 
     state: State
@@ -70,7 +72,7 @@ class Carried:
 
 
 def read_optimizer(path: str | Path) -> State:
-    """An `optimizer.pt` of torch or of a Trainer, mapped where it can be. Nothing in it is executed.
+    """Read an `optimizer.pt` of torch or of a Trainer, memory-mapped if possible. Nothing in it is executed.
 
     Raises GrowError (G316).
     """
@@ -92,14 +94,16 @@ def carry(
     new: New = "mapped",
     make: Make | None = None,
 ) -> Carried:
-    """The state for the result of a plan. The source's is not touched.
+    """Return the state for the result of a plan. The source's state is not changed.
 
-    `before` has the source's parameters by group, in the optimizer's order (`parameter_groups`); `after` the
-    result's, in the order of its `named_parameters`; both by the names of the plan. A new parameter joins the
-    group of the one that it comes from; where that is in none (Muon has matrices alone), so is it. `new`
-    says what entries of new units begin with: those that the lineage calls copied or new. `make` makes the
-    tensors (None: in memory). Raises GrowError (G316) where the state does not fit the plan,
-    or is of a kind of which nothing is known.
+    before: the source's parameters by group, in the optimizer's order (`parameter_groups`).
+    after: the result's parameters, in the order of its `named_parameters`. Both use the names of the plan.
+    new: the initial state of new units, which are those that the lineage calls copied or new.
+    make: makes the tensors (None: in memory).
+
+    A new parameter joins the group of the one that it comes from. If that is in no group (Muon has matrices
+    only), neither is the new one. Raises GrowError (G316) if the state does not fit the plan, or is of an
+    unknown kind.
     """
     return _Carrier(state, plan, before, new, make or mapped).carry(after)
 
@@ -128,26 +132,28 @@ class _Carrier:
         for name in (name for name in after if self.source(name) in self.groups):
             members[self.groups[self.source(name)]].append(name)
         numbered = [name for names in members for name in names]
-        entries = {i: made for i, name in enumerate(numbered) if (made := self.entry(name)) is not None}
-        groups, at = [], 0
+        entries = {i: entry for i, name in enumerate(numbered) if (entry := self.entry(name)) is not None}
+        groups, position = [], 0
         for group, names in zip(self.state["param_groups"], members, strict=True):
-            numbers = list(range(at, at + len(names)))
-            named = {"param_names": names} if "param_names" in group else {}
-            groups.append({**group, **named, "params": numbers})
-            at += len(names)
-        kept = [name for i, name in enumerate(numbered) if i in entries]
+            numbers = list(range(position, position + len(names)))
+            names_entry = {"param_names": names} if "param_names" in group else {}
+            groups.append({**group, **names_entry, "params": numbers})
+            position += len(names)
+        with_state = [name for i, name in enumerate(numbered) if i in entries]
         return Carried(
             {**self.state, "state": entries, "param_groups": groups},
             tuple(map(tuple, members)),
-            tuple(name for name in kept if self.is_exact(name)),
-            tuple(name for name in kept if not self.is_exact(name)),
+            tuple(name for name in with_state if self.is_exact(name)),
+            tuple(name for name in with_state if not self.is_exact(name)),
             tuple(name for i, name in enumerate(numbered) if i not in entries),
             tuple(absent),
         )
 
     def source(self, name: str) -> str:
-        """The parameter that one of the result comes from: itself, where the program uses it for nothing; the
-        first one of several that it was computed from.
+        """Return the source's parameter that a parameter of the result comes from.
+
+        It is the parameter itself if the program does not use it. Of several that a weight was computed from,
+        it is the first.
         """
         if name in self.weights:
             weight = self.weights[name]
@@ -182,7 +188,7 @@ class _Carrier:
         return self.make(gradient_plan(weight, POWERS[key], self.new), value)
 
     def is_exact(self, name: str) -> bool:
-        """Whether the state is made of gradients alone, and the mapped gradient is that of the result."""
+        """Whether the state consists of gradients alone, and the mapped gradient is that of the result."""
         if name not in self.weights:
             return True
         weight = self.weights[name]
@@ -194,38 +200,39 @@ class _Carrier:
 
 
 def all_names(module: nn.Module) -> dict[nn.Parameter, list[str]]:
-    """Every name of each parameter of a module, first the one that `named_parameters` gives."""
-    found: dict[nn.Parameter, list[str]] = {}
+    """Return every name of each parameter, first the one that `named_parameters` gives."""
+    names_of: dict[nn.Parameter, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        found.setdefault(parameter, []).append(name)
-    return found
+        names_of.setdefault(parameter, []).append(name)
+    return names_of
 
 
 def parameter_groups(module: nn.Module, state: State) -> list[list[str]]:
-    """The names of a module's parameters by group, in the order in which an optimizer numbers them.
+    """Return the names of a module's parameters by group, in the optimizer's order.
 
-    They are the names in the state where it has some. Else one group has all parameters, and two are a
-    Trainer's: those that decay, and the rest. Raises GrowError (G316) where the numbers do not fit.
+    They are the names in the state if it has any. Otherwise a single group has all parameters, and two groups
+    are those of a Trainer: parameters with decay, and the rest. Raises GrowError (G316) if the numbers do not
+    fit.
     """
     groups = state["param_groups"]
     if all("param_names" in group for group in groups):
         return [list(group["param_names"]) for group in groups]
     names = [name for name, parameter in module.named_parameters() if parameter.requires_grad]
     if len(groups) == 1:
-        found = [names]
+        by_group = [names]
     elif len(groups) == 2:
         from transformers import Trainer
 
         decay = set(Trainer.get_decay_parameter_names(None, module))  # type: ignore[arg-type]
-        found = [[n for n in names if n in decay], [n for n in names if n not in decay]]
+        by_group = [[n for n in names if n in decay], [n for n in names if n not in decay]]
     else:
         raise _misfit(f"the optimizer has {len(groups)} groups of parameters, and none says their names")
-    _check_sizes(state, found)
+    _check_sizes(state, by_group)
     shapes = {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
-    for group, members in zip(groups, found, strict=True):
+    for group, members in zip(groups, by_group, strict=True):
         for number, name in zip(group["params"], members, strict=True):
             _check_shape(state["state"].get(number, {}), name, shapes[name])
-    return found
+    return by_group
 
 
 def _check_shape(entry: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> None:
@@ -237,12 +244,12 @@ def _check_shape(entry: Mapping[str, Any], name: str, shape: tuple[int, ...]) ->
 
 
 def _decays_by_gradient(group: Mapping[str, object]) -> bool:
-    """Whether weights are part of what an optimizer takes for gradients, and so of its state.
+    """Whether an optimizer adds weight decay to gradients, so that weights enter its state.
 
-    AdamW and Muon, alone of those that are known, decay weights beside the gradient.
+    Of the known optimizers, only AdamW and Muon decay weights apart from the gradient.
     """
-    beside = group.get("decoupled_weight_decay", False) or "ns_steps" in group
-    return bool(group.get("weight_decay", 0)) and not beside
+    decoupled = group.get("decoupled_weight_decay", False) or "ns_steps" in group
+    return bool(group.get("weight_decay", 0)) and not decoupled
 
 
 def _check_sizes(state: State, names: Sequence[Sequence[str]]) -> None:
@@ -260,7 +267,7 @@ def _misfit(message: str, notes: tuple[str, ...] = ()) -> GrowError:
 
 
 def gradient_plan(weight: WeightPlan, power: int = 1, new: New = "mapped") -> WeightPlan:
-    """What becomes of a weight's gradient, as a plan; with `power` two, of its squares."""
+    """Return the map of a weight's gradient as a plan, or that of its squares for a power of two."""
     steps = tuple(
         replace(step, layout=_dual_layout(step.layout, step.verb, power, new), next=None)
         for step in weight.steps
@@ -275,33 +282,35 @@ def _dual_layout(layout: Layout, verb: str, power: int, new: New) -> Layout:
 
 
 def _dual(step: LeafStep, verb: str, power: int, new: New) -> LeafStep:
-    """The step of the gradient. What is made with weights w is read with w/Σw² by those for whom that is the
-    smallest left inverse; what is read with shares l arrives as 1/Σl. Rows that are no copies get nothing,
-    and where `new` is zero all but the first copies.
+    """Return the step of the gradient along an axis.
+
+    Units made with weights w are read with w/Σw² by readers that use the smallest left inverse. Units read
+    with shares l arrive as 1/Σl. Rows that are no copies get zero. With `new` zero, so do all copies but the
+    first.
     """
     index = _copied(step)
     rows = index >= 0
     total = np.bincount(
         index[rows], weights=step.weight[rows] ** (1 if verb == "reads" else 2), minlength=step.before
     )
-    over = np.where(rows, total[index], 1.0)
-    dual = (1.0 if verb == "reads" else step.weight) / np.where(over == 0, 1.0, over)
-    index = np.where(rows & (over != 0), index, -1)
+    divisor = np.where(rows, total[index], 1.0)
+    dual = (1.0 if verb == "reads" else step.weight) / np.where(divisor == 0, 1.0, divisor)
+    index = np.where(rows & (divisor != 0), index, -1)
     if new == "zero":
         index = np.where(new_units(step.as_map()), -1, index)
     return LeafStep(step.before, index, dual**power, np.full(len(index), ZERO))
 
 
 def _copied(step: LeafStep) -> Ints:
-    """The unit that each row is a multiple of; -1 where it is none."""
+    """Return the unit that each row is a multiple of, or -1 if there is none."""
     return np.where(step.weight != 0, step.index, -1)
 
 
 def uneven_axes(plan: Plan) -> set[str]:
-    """Names of the plan's axes on which copies of a unit do not count alike everywhere.
+    """Return the names of axes on which copies of a unit do not count alike everywhere.
 
-    They do if every weight copies every unit with one factor, without noise, and all that is made by a
-    pattern of copies is read by the same pattern.
+    They count alike if every weight copies every unit with one factor, without noise, and each pattern of
+    copies that is made is also the pattern that is read.
     """
     uneven: set[str] = set()
     made: dict[str, set[object]] = {}
@@ -321,16 +330,17 @@ def _is_even(leaf: LeafStep) -> bool:
     index = _copied(leaf)
     if not leaf.even or (index < 0).any():
         return False
-    first = np.zeros(leaf.before)
-    first[index] = leaf.weight
-    return bool(np.allclose(first[index], leaf.weight, rtol=1e-9, atol=0))
+    unit_weights = np.zeros(leaf.before)
+    unit_weights[index] = leaf.weight
+    return bool(np.allclose(unit_weights[index], leaf.weight, rtol=1e-9, atol=0))
 
 
 def mapped(plan: WeightPlan, tensor: torch.Tensor, empty: Empty | None = None) -> torch.Tensor:
-    """A tensor of state on its map, in its own type; 16-bit numbers are computed in float32. `empty` gives
-    what is filled (None: in memory).
+    """Return a tensor of state mapped to the result, in its own dtype.
+
+    16-bit numbers are computed in float32. empty: makes the tensor to fill (None: in memory).
     """
-    made = tensor.new_empty(plan.after) if empty is None else empty(plan.after, tensor.dtype)
+    result = tensor.new_empty(plan.after) if empty is None else empty(plan.after, tensor.dtype)
     rows = planned(plan, to_numpy(tensor))
-    rows.into(to_numpy(made).reshape(rows.count, *rows.rest))
-    return made
+    rows.into(to_numpy(result).reshape(rows.count, *rows.rest))
+    return result

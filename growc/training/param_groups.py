@@ -1,7 +1,7 @@
-"""What a trainer does with a lineage: parameters by where their entries come from, and freezing some of them.
+"""Parameter groups by lineage: parameters by the origin of their entries, and freezing of some entries.
 
-An entry is old (the source's own, though it may have another factor), copied (a copy of one), or new (zero,
-drawn, a mean).
+An entry is old (the source's own, possibly with another factor), copied (a copy of one), or new (zero, drawn,
+a mean).
 """
 
 from __future__ import annotations
@@ -22,42 +22,46 @@ if TYPE_CHECKING:
 
 Kind = Literal["old", "copied", "new"]
 KINDS: tuple[Kind, ...] = ("old", "copied", "new")
-"""In the order in which an entry counts for the parameter that it stands in."""
+"""In ascending order of precedence: a parameter has the last kind that any of its entries has."""
 
 OLD, COPIED, NEW = range(3)
 
 
 def entry_kinds(module: torch.nn.Module, lineage: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """For each parameter a tensor of its shape, with the number in KINDS of every entry.
+    """Return, for each parameter, a tensor of its shape with the index in KINDS of every entry.
 
-    `lineage` is `growc.plans.lineage.lineage_of` of a plan, or what `growc apply --lineage` wrote.
+    `lineage` is `growc.plans.lineage.lineage_of` of a plan, or the content of a file written by `growc apply
+    --lineage`.
     """
     import torch
 
-    found: dict[str, torch.Tensor] = {}
+    kinds_by_name: dict[str, torch.Tensor] = {}
     for parameter, names in all_names(module).items():
         listed = [lineage["weights"][name] for name in names if name in lineage["weights"]]
         kinds = _kinds(listed[0] if listed else {}, lineage["maps"], tuple(parameter.shape), names[0])
-        found[names[0]] = torch.from_numpy(kinds).to(parameter.device)
-    return found
+        kinds_by_name[names[0]] = torch.from_numpy(kinds).to(parameter.device)
+    return kinds_by_name
 
 
 def _kinds(
     weight: Mapping[str, Any], maps: Sequence[Mapping[str, object]], shape: tuple[int, ...], name: str
 ) -> Ints:
-    """The kind of each entry of one weight; one that the lineage does not mention is old."""
+    """Return the kind of each entry of a weight. A weight that the lineage does not mention is old.
+
+    Raises ValueError if shapes differ.
+    """
     if weight and tuple(weight["shape"]) != shape:
         raise ValueError(f"`{name}` has shape {list(shape)}, and {weight['shape']} in the lineage")
-    whole = NEW if weight.get("zero") else COPIED if weight.get("copy") else OLD
-    kinds = np.full(shape, whole, dtype=np.int64)
+    default = NEW if weight.get("zero") else COPIED if weight.get("copy") else OLD
+    kinds = np.full(shape, default, dtype=np.int64)
     for axis, step in weight.get("axes", {}).items():
-        made = maps[step["map"]]
-        units = np.full(len(made["from"]), OLD, dtype=np.int64)
-        units[made["new"]] = COPIED
-        units[np.asarray(made["from"]) < 0] = NEW
-        places = [1] * len(shape)
-        places[int(axis)] = len(units)
-        kinds = np.maximum(kinds, units.reshape(places))
+        index_map = maps[step["map"]]
+        units = np.full(len(index_map["from"]), OLD, dtype=np.int64)
+        units[index_map["new"]] = COPIED
+        units[np.asarray(index_map["from"]) < 0] = NEW
+        broadcast_shape = [1] * len(shape)
+        broadcast_shape[int(axis)] = len(units)
+        kinds = np.maximum(kinds, units.reshape(broadcast_shape))
     return kinds
 
 
@@ -72,14 +76,14 @@ def param_groups(
     eps: float = 1e-8,
     **options: Mapping[str, object],
 ) -> list[dict[str, object]]:
-    """Groups for a torch optimizer: parameters that are all old, have copied entries, have new ones.
+    """Return groups for a torch optimizer: parameters all old, with copied entries, or with new entries.
 
-    Keywords give the options of a group: `param_groups(m, lineage, old={"lr": 1e-5}, new={"lr": 1e-3})`. An
-    empty group is left out. Entries of one parameter cannot have rates of their own; `freeze` parts them.
+    Keywords give the options of a group: `param_groups(m, lineage, old={"lr": 1e-5}, new={"lr": 1e-3})`.
+    Empty groups are omitted. Entries of one parameter cannot have separate rates; `freeze` separates them.
 
-    With `hold`, groups by the numbers with which training the module is training the source with `lr`,
-    `weight_decay` and `eps` (growc.training.hold.Held): `param_groups(m, m.plan, hold=True, lr=1e-3)`.
-    Raises TypeError for what does not go together.
+    With `hold`, the groups have the numbers with which training the module is training the source with `lr`,
+    `weight_decay` and `eps` (growc.training.hold.Held): `param_groups(m, m.plan, hold=True, lr=1e-3)`. Raises
+    TypeError for arguments that do not go together.
     """
     if hold:
         if not isinstance(lineage, Plan) or lr is None or options:
@@ -103,10 +107,10 @@ def param_groups(
 def freeze(
     module: torch.nn.Module, lineage: Mapping[str, object], kinds: Collection[Kind] = KINDS[:1]
 ) -> list[object]:
-    """Keep the gradients of all entries of some kinds at zero, in parameters that hold others too.
+    """Keep the gradients of all entries of some kinds at zero, in parameters that have other entries too.
 
-    Parameters that hold no others get no gradient at all. Weight decay works without gradients: groups of
-    parameters that are frozen in part must not have any. Returns the hooks; `remove` ends each.
+    Parameters with no other entries get no gradient at all. Weight decay works without gradients, so groups
+    of partly frozen parameters must have none. Returns the hooks; `remove` ends each.
     """
     import torch
 
@@ -114,10 +118,10 @@ def freeze(
     numbers = [KINDS.index(kind) for kind in kinds]
     for name, entries in entry_kinds(module, lineage).items():
         parameter = module.get_parameter(name)
-        kept = ~torch.isin(entries, torch.tensor(numbers, device=entries.device))
-        if not kept.any():
+        trainable = ~torch.isin(entries, torch.tensor(numbers, device=entries.device))
+        if not trainable.any():
             parameter.requires_grad_(False)
-        elif not kept.all():
-            hook = partial(torch.mul, kept)
+        elif not trainable.all():
+            hook = partial(torch.mul, trainable)
             hooks.append(parameter.register_hook(hook))
     return hooks

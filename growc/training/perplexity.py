@@ -1,7 +1,7 @@
-"""How well a model that learns domain after domain still knows them: ELLE's two means of perplexities.
+"""Retention of domains that a model learned in turn: ELLE's two averages of perplexities.
 
-Qin et al. 2022, "ELLE: Efficient Lifelong Pre-training for Emerging Data", AP and AP⁺. A perplexity is
-exp of the mean loss of a token, in nats; it has no unit, and is at least 1.
+Qin et al. 2022, "ELLE: Efficient Lifelong Pre-training for Emerging Data", AP and AP⁺. A perplexity is exp of
+the mean loss per token, in nats. It has no unit, and is at least 1.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def average_perplexity(now: Sequence[float]) -> float:
     >>> average_perplexity([2.0, 8.0])
     4.0
 
-    Raises ValueError for no domains, and for what is no perplexity.
+    Raises ValueError for no domains, and for values below 1.
     """
     if not now or min(now) < 1:
         raise ValueError(f"no mean of the perplexities {list(now)}")
@@ -24,15 +24,16 @@ def average_perplexity(now: Sequence[float]) -> float:
 
 
 def average_increase(now: Sequence[float], learned: Sequence[float]) -> float:
-    """AP⁺ = 1/(j - 1) · Σ_{i<j} (PPL_i - PPL_i^f): by how much the earlier domains are forgotten.
+    """AP⁺ = 1/(j - 1) · Σ_{i<j} (PPL_i - PPL_i^f): how much of the earlier domains is forgotten.
 
     `now` has the j perplexities of the present model, the last on the domain that it is learning. `learned`
-    has those of the j - 1 earlier domains, each when its own training ended. Below zero: later domains helped
+    has those of the j - 1 earlier domains, each at the end of its own training. Negative: later domains
+    helped.
 
     >>> average_increase([5.0, 9.0, 7.0], learned=[4.0, 7.0])
     1.5
 
-    Raises ValueError where the numbers do not match, or nothing can be forgotten yet.
+    Raises ValueError if the numbers do not match, or if no earlier domain exists.
     """
     if not learned or len(now) != len(learned) + 1:
         raise ValueError(f"{len(now)} domains, of which {len(learned)} are learned: the last is not to be")

@@ -1,6 +1,6 @@
-"""Memory replay: batches that mix a new domain with what is remembered of earlier ones.
+"""Memory replay: batches that mix a new domain with samples kept of earlier ones.
 
-Qin et al. 2022, "ELLE": a memory of each domain is kept; an expanded model first recovers on the memory alone
+Qin et al. 2022, "ELLE": a memory of each domain is kept. An expanded model first recovers on the memory alone
 (function-recovering warm-up), then learns the new domain together with the memory.
 """
 
@@ -14,14 +14,15 @@ import numpy as np
 from torch.utils.data import Sampler
 
 Shares = Callable[[int], Sequence[float]]
-"""Which part of a step's batch each source has: numbers that sum to 1, for a step from 0 on."""
+"""Function that returns each source's fraction of the batch at a step, counted from 0. Fractions sum to 1."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """ELLE's shares, of the new domain and of each of `memories` earlier ones, which count alike.
+    """ELLE's shares of the new domain and of `memories` earlier ones, which have equal shares.
 
-    share: of all memories together. recovery: steps of function-recovering warm-up, on memories alone.
+    share: that of all memories together. recovery: the number of steps of function-recovering warm-up, on
+    memories alone.
     """
 
     memories: int
@@ -33,32 +34,35 @@ class Replay:
             raise ValueError(f"{self.memories} memories cannot have the share {self.share}")
 
     def __call__(self, step: int) -> tuple[float, ...]:
-        """Shares of the new domain, and of each memory."""
+        """Return the shares of the new domain and of each memory."""
         share = 1.0 if step < self.recovery else self.share
         return (1 - share, *[share / self.memories] * self.memories)
 
 
 def remembered(size: int, count: int, seed: int = 0) -> list[int]:
-    """Which `count` samples of a domain with `size` its memory keeps, each as likely as any other."""
+    """Return the `count` samples that the memory of a domain of `size` samples keeps, drawn uniformly."""
     return sorted(map(int, np.random.default_rng(seed).choice(size, count, replace=False)))
 
 
 class Mixer(Sampler[int]):
-    """Numbers of samples in the concatenation of several sources, mixed by shares; for any DataLoader.
+    """Sampler of several concatenated sources, mixed by shares, for any DataLoader.
 
-    The next sample is of the source that is owed most. Of m sources with constant shares, each is therefore
-    within 1 + ln m samples of its share at any time, however the samples are cut into batches: by processes,
-    and by accumulation of gradients. A source is drawn without repetition until it is used up, then anew in
-    another order.
+    The next sample comes from the source that is furthest behind its share. So with constant shares, each of
+    m sources is within 1 + ln m samples of its share at any time. That holds for any division of samples into
+    batches: by processes, and by accumulation of gradients. A source is drawn without repetition until it is
+    used up, then again in another order.
 
-    The state is how many samples are drawn. It is taken between batches; where workers draw ahead, `seek`
-    goes to the number of samples that were used. A Trainer needs neither: it skips what was used.
+    The state is the number of drawn samples. It is taken between batches. If workers draw ahead, `seek` goes
+    to the number of samples that were used. A Trainer needs neither: it skips used samples itself.
     """
 
     def __init__(
         self, sizes: Sequence[int], shares: Shares, *, batch: int, steps: int, seed: int = 0
     ) -> None:
-        """`sizes` are numbers of samples; `batch` is how many a step takes, of all processes together."""
+        """`sizes` are the sources' numbers of samples.
+
+        `batch` is the number of samples per step, over all processes.
+        """
         if not sizes or min(*sizes, batch, steps) < 1:
             raise ValueError(f"no {steps} batches of {batch} from sources of {list(sizes)}")
         self.sizes, self.shares, self.batch, self.steps, self.seed = tuple(sizes), shares, batch, steps, seed
@@ -67,11 +71,11 @@ class Mixer(Sampler[int]):
         self.seek(0)
 
     def __len__(self) -> int:
-        """How many samples all steps take."""
+        """Return the number of samples of all steps."""
         return self.batch * self.steps
 
     def __iter__(self) -> Iterator[int]:
-        """From where it stands to the end, after which it stands at the beginning."""
+        """Yield samples from the present position to the end, and return to the beginning."""
         while self.drawn < len(self):
             source = self._next_source()
             turn, place = divmod(self._taken[source] - 1, self.sizes[source])
@@ -79,7 +83,7 @@ class Mixer(Sampler[int]):
         self.seek(0)
 
     def seek(self, drawn: int) -> None:
-        """Stand where `drawn` samples have been drawn. Raises ValueError behind the end."""
+        """Go to the position after `drawn` samples. Raises ValueError beyond the end."""
         if not 0 <= drawn <= len(self):
             raise ValueError(f"there is no sample {drawn} among {len(self)}")
         self.drawn = 0
@@ -88,11 +92,11 @@ class Mixer(Sampler[int]):
             self._next_source()
 
     def state_dict(self) -> dict[str, object]:
-        """How many samples are drawn, and of which mixture."""
+        """Return the number of drawn samples, and the sizes, batch and seed of the mixture."""
         return {"drawn": self.drawn, "sizes": list(self.sizes), "batch": self.batch, "seed": self.seed}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Go on where `state_dict` was taken. Raises ValueError for the state of another mixture."""
+        """Continue where `state_dict` was taken. Raises ValueError for the state of another mixture."""
         own, drawn = self.state_dict(), state.get("drawn")
         if not isinstance(drawn, int) or {**own, "drawn": drawn} != dict(state):
             raise ValueError(f"the state {dict(state)} is of another mixture than {own}")

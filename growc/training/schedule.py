@@ -1,6 +1,6 @@
-"""Schedules: what a group's learning rate is multiplied by at a step, as torch's LambdaLR takes them.
+"""Schedules: factors on a group's learning rate by step, as torch's LambdaLR takes them.
 
-Steps are updates, counted from 0. A schedule has no state: a run that goes on asks for its next step.
+Steps are updates, counted from 0. A schedule has no state, so a resumed run asks for its next step.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ Schedule = Callable[[int], float]
 
 @dataclass(frozen=True)
 class WarmupStableDecay:
-    """A linear rise over `warmup` steps, the whole rate, and a linear fall over the last `decay` steps.
+    """A linear rise over `warmup` steps, the full rate, and a linear fall over the last `decay` steps.
 
-    Hu et al. 2024, "MiniCPM", section 4. steps: of the whole training. lowest: the factor that would follow
-    the last step. Raises ValueError where rise and fall do not fit into the steps.
+    Hu et al. 2024, "MiniCPM", section 4. steps: the length of the whole training. lowest: the factor that
+    would follow the last step. Raises ValueError if rise and fall do not fit into the steps.
     """
 
     steps: int
@@ -29,25 +29,25 @@ class WarmupStableDecay:
             raise ValueError(f"{self.steps} steps have no room for {self.warmup} up and {self.decay} down")
 
     def __call__(self, step: int) -> float:
-        """The factor at a step."""
+        """Return the factor at a step."""
         if step < self.steps - self.decay:
             return _rise(step, self.warmup)
-        left = max(self.steps - step, 0) / self.decay if self.decay else 1.0
-        return self.lowest + (1 - self.lowest) * left
+        remaining = max(self.steps - step, 0) / self.decay if self.decay else 1.0
+        return self.lowest + (1 - self.lowest) * remaining
 
     def ending(self, steps: int, decay: int) -> WarmupStableDecay:
-        """A decay branch: the same up to step `steps` - `decay`, from where the rate falls.
+        """Return a decay branch: the same schedule up to step `steps` - `decay`, from which the rate falls.
 
-        Decayed models are compared with decayed ones; a branch starts from the run's state at that step.
+        Decayed models are compared with decayed ones. A branch starts from the run's state at that step.
         """
         return replace(self, steps=steps, decay=decay)
 
 
 @dataclass(frozen=True)
 class Rewarmed:
-    """A schedule that rises once more, over `warmup` steps from step `grown` on: for units that are new then.
+    """A schedule that rises again over `warmup` steps from step `grown` on, for units that are new then.
 
-    SPARKLING re-warms the rate of new units alone; old ones keep `schedule`. Before `grown` both are equal.
+    SPARKLING re-warms the rate of new units alone; old units keep `schedule`. Before `grown` both are equal.
     """
 
     schedule: Schedule
@@ -55,11 +55,11 @@ class Rewarmed:
     warmup: int
 
     def __call__(self, step: int) -> float:
-        """The factor at a step."""
+        """Return the factor at a step."""
         again = 1.0 if step < self.grown else _rise(step - self.grown, self.warmup)
         return again * self.schedule(step)
 
 
 def _rise(step: int, warmup: int) -> float:
-    """1/warmup at step 0, and 1 from the last step of the rise on."""
+    """Return 1/warmup at step 0, rising to 1 at the last step of the rise."""
     return min((step + 1) / warmup, 1.0) if warmup else 1.0

@@ -1,7 +1,7 @@
-"""Training in stages: between two of them the compiler makes the next model, and the optimizer comes along.
+"""Training in stages: between two stages growc makes the next model, and carries the optimizer along.
 
 StackBERT (Gong et al. 2019, algorithm 1) doubles the layers and trains all of them. MSLT (Yang et al. 2020,
-section 3) adds layers on top, trains these and the head alone, and trains everything in its last stage.
+section 3) adds layers on top, trains only these and the head, and trains everything in its last stage.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from growc.training.submodels import grown, top_and_head
 
 @dataclass(frozen=True)
 class Stage:
-    """steps: for how long it trains. recipe: how its model is made of the one before; empty for the same.
-    top: how many of the top layers are trained, with what follows them; None for everything.
+    """One stage of training.
+
+    steps: its length. recipe: makes its model from the one before; empty for the same model. top: the number
+    of top layers that are trained, together with everything after them; None for all parameters.
     """
 
     steps: int
@@ -29,13 +31,19 @@ class Stage:
 
 
 def stackbert(layers: int, steps: Sequence[int]) -> list[Stage]:
-    """A stage for each number of steps: `layers` layers first, then twice as many again and again."""
+    """Return a stage for each number of steps.
+
+    The first has `layers` layers, each other twice as many as the one before.
+    """
     grown = [Stage(n, f"stack layers to {layers * 2**k} by whole") for k, n in enumerate(steps) if k]
     return [Stage(steps[0]), *grown]
 
 
 def mslt(layers: int, added: int, steps: Sequence[int]) -> list[Stage]:
-    """A stage for each number of steps: each but the first adds layers, and the last trains everything."""
+    """Return a stage for each number of steps.
+
+    Each but the first and the last adds layers, and the last trains everything.
+    """
     grown = [
         Stage(n, f"stack layers to {layers + k * added} by top {added}", added)
         for k, n in enumerate(steps[:-1])
@@ -45,8 +53,10 @@ def mslt(layers: int, added: int, steps: Sequence[int]) -> list[Stage]:
 
 
 class Staged(NamedTuple):
-    """A stage's model and its optimizer. approximate: parameters whose state is not what training would have
-    made of it; fresh: those that begin without state.
+    """A stage's model and optimizer.
+
+    approximate: parameters whose state differs from that of training. fresh: parameters that begin without
+    state.
     """
 
     module: nn.Module
@@ -63,18 +73,18 @@ def enter(
     *,
     new: New = "mapped",
 ) -> Staged:
-    """Enter a stage from the one before: its model, an optimizer of the same kind with the state carried
-    along, and only the stage's parameters to train.
+    """Enter a stage from the one before: make its model and optimizer, and train only its parameters.
 
-    The optimizer has all parameters of `module`, in any groups; those that are not trained get no gradient.
-    `example_inputs` are as for `growc.apply`, `new` as for `growc apply --optimizer-new`. Raises GrowError.
+    The optimizer is of the same kind, with its state carried along. It has all parameters of `module`, in any
+    groups. Parameters that are not trained get no gradient. `example_inputs` are as for `growc.apply`, `new`
+    as for `growc apply --optimizer-new`. Raises GrowError.
     """
     entered = Staged(module, optimizer)
     if stage.recipe:
         entered = _carried(stage.recipe, module, optimizer, example_inputs, new)
-    made = entered.module
-    chosen = None if stage.top is None else top_and_head(made, stage.top, example_inputs)
-    for name, parameter in made.named_parameters():
+    model = entered.module
+    chosen = None if stage.top is None else top_and_head(model, stage.top, example_inputs)
+    for name, parameter in model.named_parameters():
         parameter.requires_grad_(chosen is None or name in chosen)
     return entered
 
@@ -84,12 +94,14 @@ def _carried(
 ) -> Staged:
     names = {parameter: name for name, parameter in module.named_parameters()}
     before = [[names[parameter] for parameter in group["params"]] for group in optimizer.param_groups]
-    made, plan = grown(recipe, module, example_inputs)
-    parameters = dict(made.named_parameters())
+    model, plan = grown(recipe, module, example_inputs)
+    parameters = dict(model.named_parameters())
     carried = carry(optimizer.state_dict(), plan, before, list(parameters), new=new)
     groups = [{"params": [parameters[name] for name in names]} for names in carried.names]
-    taken = signature(type(optimizer)).parameters  # torch keeps more among its defaults than it takes
-    defaults = {name: value for name, value in optimizer.defaults.items() if name in taken}
-    following = type(optimizer)(groups, **defaults)
-    following.load_state_dict(carried.state)
-    return Staged(made, following, carried.approximate, carried.fresh)
+    accepted = signature(
+        type(optimizer)
+    ).parameters  # torch's defaults hold more than its constructors accept
+    defaults = {name: value for name, value in optimizer.defaults.items() if name in accepted}
+    next_optimizer = type(optimizer)(groups, **defaults)
+    next_optimizer.load_state_dict(carried.state)
+    return Staged(model, next_optimizer, carried.approximate, carried.fresh)

@@ -1,8 +1,8 @@
 """Two-stage training: sub-models of the bottom layers, which share their tensors with the whole model.
 
 bert2BERT (Chen et al. 2022), section 4.5 and algorithm 2: a step samples one of the models with l_b, 2·l_b, …
-layers, and updates only its top l_b layers and the head that all share. A sub-model is the plan of
-`subclone layers to N by first`, so that any model has them whose layers growc finds.
+layers. It updates only that model's top l_b layers and the head that all share. A sub-model is the plan of
+`subclone layers to N by first`, so any model whose layers growc finds has sub-models.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from growc.resolve.resolve import load
 class SubModel:
     """The bottom `layers` layers of a model and its head.
 
-    module: called as the whole model is. trained: names of the whole model's parameters that a step of this
-    sub-model updates: those of its top layers, and what follows the last layer. Their tensors are the
-    parameters of the whole model; all other tensors are the whole model's numbers, which get no gradient.
+    module: called like the whole model. trained: names of the whole model's parameters that a step of this
+    sub-model updates: those of its top layers, and those after the last layer. Their tensors are the
+    parameters of the whole model. All other tensors share the whole model's memory and get no gradient.
     """
 
     layers: int
@@ -45,16 +45,16 @@ class SubModel:
 
 
 class SubModels:
-    """The sub-models of a model, with `layers`, 2·`layers`, … layers, the last with all.
+    """The sub-models of a model, with `layers`, 2·`layers`, … layers. The last has all layers.
 
-    Nothing is copied: an optimizer of the whole model's parameters updates them all, and leaves those without
-    a gradient alone. Where a table is tied to the head, it gets the gradient of the head alone.
+    Nothing is copied. An optimizer of the whole model's parameters updates them all, and leaves those without
+    a gradient unchanged. A table that is tied to the head gets the gradient of the head only.
     """
 
     def __init__(
         self, whole: nn.Module, layers: int, example_inputs: object = None, *, seed: int = 0
     ) -> None:
-        """`layers` is l_b, `example_inputs` are as for `growc.apply`. Raises GrowError, ValueError."""
+        """`layers` is l_b. `example_inputs` are as for `growc.apply`. Raises GrowError and ValueError."""
         if layers < 1:
             raise ValueError(f"sub-models cannot have {layers} layers")
         self.whole = whole
@@ -64,20 +64,20 @@ class SubModels:
         self._draws = torch.Generator().manual_seed(seed)
 
     def sample(self) -> SubModel:
-        """One of them, each as likely as any other (algorithm 2, line 4). Equal seeds draw alike."""
+        """Return a sub-model, drawn uniformly (algorithm 2, line 4). Equal seeds draw alike."""
         return self.models[int(torch.randint(len(self.models), (), generator=self._draws))]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The state of the draws, so that a run that goes on draws as it would have."""
+        """Return the state of the draws, with which a resumed run draws the same sub-models."""
         return {"draws": self._draws.get_state()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on where `state_dict` was taken."""
+        """Continue where `state_dict` was taken."""
         self._draws.set_state(state["draws"])
 
 
 def _counts(layers: Layers) -> dict[str, int]:
-    """How many layers there are in each part of a model. Raises ValueError where a part has several runs."""
+    """Return the number of layers in each scope of a model. Raises ValueError if a scope has several runs."""
     scopes = [run.scope for run in layers.runs]
     if not scopes:
         raise ValueError("the model has no layers that growc finds")
@@ -88,13 +88,13 @@ def _counts(layers: Layers) -> dict[str, int]:
 
 def _sub_model(whole: nn.Module, count: int, top: int, example_inputs: object) -> SubModel:
     module, names = _bottom(whole, count, example_inputs)
-    own = dict(whole.named_parameters(remove_duplicate=False)) | dict(whole.named_buffers())
+    tensors = dict(whole.named_parameters(remove_duplicate=False)) | dict(whole.named_buffers())
     first = {parameter: name for name, parameter in whole.named_parameters()}
-    chosen = top_and_head(module, top, example_inputs)
+    top_names = top_and_head(module, top, example_inputs)
     trained: dict[str, None] = {}
     for name in list(module.state_dict(keep_vars=True)) + [n for n, _ in module.named_buffers()]:
-        source = own[names.get(name, name)]
-        if name in chosen and isinstance(source, nn.Parameter) and source.requires_grad:
+        source = tensors[names.get(name, name)]
+        if name in top_names and isinstance(source, nn.Parameter) and source.requires_grad:
             trained[first[source]] = None
             place(module, [name], source)
         else:
@@ -103,12 +103,12 @@ def _sub_model(whole: nn.Module, count: int, top: int, example_inputs: object) -
 
 
 def _numbers_of(tensor: Tensor) -> Tensor:
-    """The same numbers in the same memory, as a parameter that gets no gradient, or as they are."""
+    """Return a parameter as one without a gradient in the same memory, and any other tensor as it is."""
     return nn.Parameter(tensor.data, requires_grad=False) if isinstance(tensor, nn.Parameter) else tensor
 
 
 def _bottom(whole: nn.Module, count: int, example_inputs: object) -> tuple[nn.Module, Mapping[str, str]]:
-    """The bottom layers of a model, and which of its tensors each of theirs is."""
+    """Return the bottom layers of a model, and the model's tensor for each of theirs."""
     words = f"subclone layers to min(layers, {count}) by first"
     if not has_config(whole) and _analysed(whole, example_inputs).ties:
         words = f"untie head\n{words}"
@@ -119,11 +119,11 @@ def _bottom(whole: nn.Module, count: int, example_inputs: object) -> tuple[nn.Mo
 
 
 def grown(text: str, module: nn.Module, example_inputs: object) -> tuple[nn.Module, Plan]:
-    """The module that a recipe makes, of the same class where a config makes that class; and the plan."""
+    """Return the module that a recipe makes and its plan. The class is kept if a config can build it."""
     recipe = load([Source("<training>", text)], {})
     grow = grow_class if has_config(module) else grow_module
-    made = grow(recipe, module, example_inputs, check=False)
-    return made, made.plan
+    result = grow(recipe, module, example_inputs, check=False)
+    return result, result.plan
 
 
 def _analysed(module: nn.Module, example_inputs: object) -> Analysis:
@@ -131,17 +131,17 @@ def _analysed(module: nn.Module, example_inputs: object) -> Analysis:
 
 
 def top_and_head(module: nn.Module, top: int, example_inputs: object) -> set[str]:
-    """Names of the tensors of a module that its `top` last layers use, or what follows the last one."""
-    apart = copy.deepcopy(module)
-    for names in same_tensors(apart):
-        for name in names[1:]:  # each use of a tied tensor has a name of its own
-            place(apart, [name], copy.deepcopy(apart.get_parameter(name)))
-    found = _analysed(apart, example_inputs)
-    runs = [run.layers for run in found.layers.runs]
+    """Return the names of the tensors that a module's `top` last layers or the operators after them use."""
+    untied = copy.deepcopy(module)
+    for names in same_tensors(untied):
+        for name in names[1:]:  # untied, so that each use has its own name
+            place(untied, [name], copy.deepcopy(untied.get_parameter(name)))
+    analysis = _analysed(untied, example_inputs)
+    runs = [run.layers for run in analysis.layers.runs]
     layered = {node for layers in runs for layer in layers for node in layer.nodes}
     highest = {node for layers in runs for layer in layers[-top:] for node in layer.nodes}
     ends = [layers[-1].end for layers in runs]
-    behind = set(walk(used_by(ends), lambda node: used_by(node.outputs))) - layered
-    uses = [use for use in found.graph.uses() if not (highest | behind).isdisjoint(readers(use))]
+    after_layers = set(walk(used_by(ends), lambda node: used_by(node.outputs))) - layered
+    uses = [use for use in analysis.graph.uses() if not (highest | after_layers).isdisjoint(readers(use))]
     weights = [use.weight for use in uses if use.weight is not None]
     return {name for weight in weights for name in (weight.name, *weight.computed)}

@@ -1,8 +1,8 @@
-"""The methods in transformers' Trainer: classes that stand in front of it, in any number.
+"""Training methods for transformers' Trainer, as mixin classes that can be combined.
 
-`class Mine(Inheriting, Replaying, Trainer)` has both; what a class is to know is an attribute, set before
-`train`. One GPU, many, and checkpoints are the Trainer's. What these classes draw follows from the number of
-the step, so that a run that goes on draws as it would have.
+`class Mine(Inheriting, Replaying, Trainer)` has both. The settings of a class are an attribute, set before
+`train`. The Trainer handles one or many GPUs, and checkpoints. Random draws of these classes follow from the
+number of the step, so that a resumed run draws the same.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ else:
 
 Batch = dict[str, Tensor]
 Teacher = Callable[[Batch], Tensor | TopLogits]
-"""From a batch to logits [b, n, V], or the largest of them."""
+"""Function from a batch to logits [b, n, V], or to the largest of them."""
 
 PLACES = "places"
-"""What of a batch says where its teacher's logits [b, n] stand on disk; it is not given to the model."""
+"""Key of a batch for the positions [b, n] of its teacher's logits on disk. The model does not get it."""
 
 
 @dataclass(frozen=True)
 class Inheritance:
-    """Teachers, α_T, and τ of Knowledge Inheritance; the steps are the Trainer's.
+    """Teachers, α_T (`decay`) and τ (`temperature`) of Knowledge Inheritance. The steps are the Trainer's.
 
-    shifted: whether a label stands one place behind its logits, as in causal models, or at the same place.
+    shifted: whether a label is one position after its logits, as in causal models, or at the same position.
     """
 
     teachers: Sequence[Teacher]
@@ -52,7 +52,7 @@ class Inheritance:
 
 
 def predictions(module: nn.Module) -> Teacher:
-    """A teacher that runs: a model that gives logits, on the batch's device."""
+    """Return a teacher that runs a model with logits, on the batch's device."""
 
     @torch.no_grad()
     def teacher(batch: Batch) -> Tensor:
@@ -64,12 +64,12 @@ def predictions(module: nn.Module) -> Teacher:
 
 
 def stored(store: LogitStore) -> Teacher:
-    """A teacher on disk; a batch says by `places` [b, n] where its logits stand."""
+    """Return a teacher on disk. A batch holds the positions of its logits in `places` [b, n]."""
 
     def teacher(batch: Batch) -> TopLogits:
-        found, device = store.read(batch[PLACES].cpu()), batch[PLACES].device
-        values, indices, rest = found.values.to(device), found.indices.to(device), found.rest.to(device)
-        return TopLogits(values, indices, rest, found.temperature)
+        logits, device = store.read(batch[PLACES].cpu()), batch[PLACES].device
+        values, indices, rest = logits.values.to(device), logits.indices.to(device), logits.rest.to(device)
+        return TopLogits(values, indices, rest, logits.temperature)
 
     return teacher
 
@@ -79,15 +79,15 @@ def _without(batch: Batch, *names: str) -> Batch:
 
 
 class Inheriting(Base):
-    """Knowledge Inheritance: the loss that `inherited_loss` has, over all processes and parts of a step."""
+    """Knowledge Inheritance: the loss of `inherited_loss`, over all processes and parts of a step."""
 
     inheritance: Inheritance
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
     ) -> tuple[list[Batch], Tensor | int | None]:
-        """The parts of a step, and how many places of all of them count."""
-        self._loss_shifts_labels = self.inheritance.shifted  # which a Trainer does not know of every class
+        """Return the parts of a step, and the number of positions that count in all of them."""
+        self._loss_shifts_labels = self.inheritance.shifted  # a Trainer does not know this of every class
         return super().get_batch_samples(epoch_iterator, num_batches, device)
 
     def compute_loss(
@@ -97,32 +97,39 @@ class Inheriting(Base):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, object]:
-        """In training the loss of both; in evaluation the model's own. Raises ValueError for a third one."""
+        """Return the combined loss in training, and the model's own loss in evaluation.
+
+        Raises ValueError if labels are smoothed, or if another loss is given.
+        """
         if not model.training:
             return super().compute_loss(model, _without(inputs, PLACES), return_outputs, num_items_in_batch)
         if self.label_smoother is not None or self.compute_loss_func is not None:
             raise ValueError(
                 "labels are smoothed, or another loss is given: neither is in that of the teachers"
             )
-        how, labels, outputs = self.inheritance, inputs["labels"], model(**_without(inputs, "labels", PLACES))
-        if how.shifted:
+        settings, labels, outputs = (
+            self.inheritance,
+            inputs["labels"],
+            model(**_without(inputs, "labels", PLACES)),
+        )
+        if settings.shifted:
             labels = functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
-        rate = inheritance_rate(self.state.global_step, self.state.max_steps, how.decay)
-        teachers = [teacher(inputs) for teacher in how.teachers] if rate else []
-        kept = (labels != IGNORED).sum()
-        if kept:
-            loss = inherited_loss(outputs.logits, labels, teachers, rate, how.temperature)
+        rate = inheritance_rate(self.state.global_step, self.state.max_steps, settings.decay)
+        teachers = [teacher(inputs) for teacher in settings.teachers] if rate else []
+        counted = (labels != IGNORED).sum()
+        if counted:
+            loss = inherited_loss(outputs.logits, labels, teachers, rate, settings.temperature)
         else:
             loss = 0 * outputs.logits.sum()
         if num_items_in_batch is not None:
             ranks = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
-            loss = loss * kept * ranks / num_items_in_batch
+            loss = loss * counted * ranks / num_items_in_batch
         return (loss, outputs) if return_outputs else loss
 
 
 @dataclass(frozen=True)
 class SubModelStage:
-    """Stage one of two-stage training: for `steps` steps, sub-models of `layers`, 2·`layers`, … layers."""
+    """Stage one of two-stage training: `steps` steps on sub-models of `layers`, 2·`layers`, … layers."""
 
     steps: int
     layers: int
@@ -140,13 +147,17 @@ class TwoStage(Base):
     def training_step(
         self, model: nn.Module, inputs: Batch, num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """A step of the sub-model that is drawn, or of the whole model. Raises ValueError for shards."""
+        """Run a step of the drawn sub-model, or of the whole model. Raises ValueError for sharded models."""
         if self.state.global_step >= self.first_stage.steps:
             return super().training_step(model, inputs, num_items_in_batch)
-        if self.sub_models is None:  # parameters are on their device by now
-            whole, how = self.accelerator.unwrap_model(model), self.first_stage
-            refuse_parts(whole, self.args.n_gpu, sharded=self.is_fsdp_enabled or self.is_deepspeed_enabled)
-            self.sub_models = SubModels(whole, how.layers, how.example_inputs, seed=how.seed)
+        if self.sub_models is None:  # only now are parameters on their device
+            whole_model, settings = self.accelerator.unwrap_model(model), self.first_stage
+            refuse_parts(
+                whole_model, self.args.n_gpu, sharded=self.is_fsdp_enabled or self.is_deepspeed_enabled
+            )
+            self.sub_models = SubModels(
+                whole_model, settings.layers, settings.example_inputs, seed=settings.seed
+            )
             self.drawn = []
         while len(self.drawn) <= self.state.global_step:
             self.drawn.append(self.sub_models.sample())
@@ -157,14 +168,14 @@ class TwoStage(Base):
         return loss
 
     def compute_loss_context_manager(self) -> ExitStack:
-        """Mixed precision for sub-models too, which the Trainer has not prepared for it."""
+        """Return the Trainer's context with mixed precision, for which it has not prepared sub-models."""
         stack = super().compute_loss_context_manager()
         stack.enter_context(self.accelerator.autocast())
         return stack
 
 
 def refuse_parts(module: nn.Module, devices: int, *, sharded: bool = False) -> None:
-    """Raises ValueError where a process does not hold a model whole, and on one device."""
+    """Raise ValueError unless a process holds the whole model, on one device."""
     if sharded or any(isinstance(parameter, DTensor) for parameter in module.parameters()):
         raise ValueError("sub-models share whole parameters, and FSDP or ZeRO cuts them: train with DDP")
     if devices > 1:
@@ -172,13 +183,17 @@ def refuse_parts(module: nn.Module, devices: int, *, sharded: bool = False) -> N
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Gradients as DDP makes them: means over processes, for what is not called through DDP."""
+    """Average gradients over processes, as DDP does, for modules that are not called through DDP."""
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return
-    own = list(parameters)
-    used = torch.tensor([parameter.grad is not None for parameter in own], device=own[0].device).int()
+    all_parameters = list(parameters)
+    used = torch.tensor(
+        [parameter.grad is not None for parameter in all_parameters], device=all_parameters[0].device
+    ).int()
     distributed.all_reduce(used, distributed.ReduceOp.MAX)
-    for parameter in (parameter for parameter, anywhere in zip(own, used.tolist(), strict=True) if anywhere):
+    for parameter in (
+        parameter for parameter, anywhere in zip(all_parameters, used.tolist(), strict=True) if anywhere
+    ):
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         distributed.all_reduce(parameter.grad)
@@ -191,7 +206,10 @@ class Replaying(Base):
     mixer: Mixer
 
     def _get_train_sampler(self, train_dataset: object = None) -> Mixer:
-        """The mixer, from its beginning: a Trainer that goes on skips what was used. Raises ValueError."""
+        """Return the mixer at its beginning, since a resumed Trainer skips used samples.
+
+        Raises ValueError if data set, batch or steps do not match the mixer, or if data skipping is disabled.
+        """
         data, mixer, args = self.train_dataset, self.mixer, self.args
         if not isinstance(data, Sized) or len(data) != sum(mixer.sizes):
             raise ValueError(f"the training set has not the {sum(mixer.sizes)} samples that the mixer has")
@@ -211,9 +229,9 @@ class Replaying(Base):
 class Groups:
     """Groups of parameters, and their schedules.
 
-    of: the groups of a model, as `growc.param_groups` makes them; one without `weight_decay` has the
-    arguments'. schedules: by a group's name; all others have `schedule`. entries: which entries of a model's
-    parameters have rates of their own, and the schedule by which these differ.
+    of: makes the groups of a model, as `growc.param_groups` does. A group without `weight_decay` has that of
+    the Trainer's arguments. schedules: by a group's name. All other groups have `schedule`. entries: selects
+    entries of a model's parameters with separate rates, and gives the schedule of their factor.
     """
 
     of: Callable[[nn.Module], Sequence[Mapping[str, object]]]
@@ -223,12 +241,12 @@ class Groups:
 
 
 class Scheduled(Base):
-    """Groups and schedules in place of the Trainer's; the optimizer is that of its arguments."""
+    """Groups and schedules that replace the Trainer's. The optimizer is that of its arguments."""
 
     groups: Groups
 
     def create_optimizer(self, model: nn.Module | None = None) -> optim.Optimizer:
-        """An optimizer of the groups. Raises ValueError for one that takes none."""
+        """Return an optimizer of the groups. Raises ValueError for an optimizer that takes no groups."""
         if self.optimizer is None:
             module: nn.Module = self.accelerator.unwrap_model(model or self.model)
             kind, options = self.get_optimizer_cls_and_kwargs(self.args)
@@ -244,27 +262,30 @@ class Scheduled(Base):
     def create_scheduler(
         self, num_training_steps: int, optimizer: optim.Optimizer | None = None
     ) -> optim.lr_scheduler.LRScheduler:
-        """A factor for each group."""
+        """Return a scheduler with one factor per group."""
         if self.lr_scheduler is None:
             chosen = optimizer or self.create_optimizer()
             names = [str(group.get("name")) for group in chosen.param_groups]
-            own = [self.groups.schedules.get(name, self.groups.schedule) for name in names]
-            self.lr_scheduler, self._created_lr_scheduler = optim.lr_scheduler.LambdaLR(chosen, own), True
+            schedules = [self.groups.schedules.get(name, self.groups.schedule) for name in names]
+            self.lr_scheduler, self._created_lr_scheduler = (
+                optim.lr_scheduler.LambdaLR(chosen, schedules),
+                True,
+            )
         return self.lr_scheduler
 
 
 @dataclass(frozen=True)
 class Prompting:
-    """A data collator: behind `collate`, each row has the prompt of its `domain` in front.
+    """A data collator that adds, after `collate`, the prompt of its `domain` in front of each row.
 
-    The Trainer is not to drop `domain`: `remove_unused_columns=False`.
+    The Trainer must not drop `domain`: `remove_unused_columns=False`.
     """
 
     collate: Callable[[list[dict[str, object]]], Mapping[str, Tensor]]
     prompts: SoftPrompts
 
     def __call__(self, examples: Sequence[Mapping[str, object]]) -> Batch:
-        """A batch of examples, each with its `domain`."""
+        """Return a batch of examples, each of which has a `domain`."""
         domains = [str(example["domain"]) for example in examples]
         others = [{k: v for k, v in example.items() if k != "domain"} for example in examples]
         return self.prompts.in_front(self.collate(others), domains)
