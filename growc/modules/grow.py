@@ -67,8 +67,8 @@ def beside_plan(
 
 def _with_ways(measured: Verification, beside: Mapping[str, Verification | str]) -> Verification:
     """Return a verification with further ones, or the reasons why there are none."""
-    notes = (f"{way}: {found}" for way, found in beside.items() if isinstance(found, str))
-    further = {way: found for way, found in beside.items() if not isinstance(found, str)}
+    notes = (f"{way}: {outcome}" for way, outcome in beside.items() if isinstance(outcome, str))
+    further = {way: outcome for way, outcome in beside.items() if not isinstance(outcome, str)}
     return replace(measured, beside={**measured.beside, **further}, notes=(*measured.notes, *notes))
 
 

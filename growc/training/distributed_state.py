@@ -70,7 +70,11 @@ class SavedOptimizer:
     @property
     def keys(self) -> set[str]:
         """The keys of all entries."""
-        return {key for found in (*self.fields.values(), *self.settings.values()) for key in found.values()}
+        return {
+            key
+            for entry_keys in (*self.fields.values(), *self.settings.values())
+            for key in entry_keys.values()
+        }
 
     @property
     def numbered(self) -> bool:

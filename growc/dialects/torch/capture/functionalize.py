@@ -153,10 +153,10 @@ class _Rewriting:
         return value
 
     def _insert(self, target: Any, args: tuple[Any, ...], like: fx.Node | None = None) -> fx.Node:
-        made = self.graph.call_function(target, args, dict(like.kwargs) if like else {})
-        made.meta["val"] = _value(made)
-        made.meta["stack_trace"] = self.trace
-        return made
+        call = self.graph.call_function(target, args, dict(like.kwargs) if like else {})
+        call.meta["val"] = _value(call)
+        call.meta["stack_trace"] = self.trace
+        return call
 
 
 def _target(node: fx.Node) -> fx.Node | None:
@@ -185,10 +185,10 @@ def _source(node: fx.Node) -> fx.Node | None:
     first = next(iter(node.target._schema.arguments), None)
     if first is None or first.alias_info is None or not isinstance(node.args[0], fx.Node):
         return None
-    made = _value(node)
-    made = made[0] if isinstance(made, (list, tuple)) else made
+    result = _value(node)
+    result = result[0] if isinstance(result, (list, tuple)) else result
     memory = node.args[0].meta["val"].untyped_storage()._cdata
-    return node.args[0] if made.untyped_storage()._cdata == memory else None
+    return node.args[0] if result.untyped_storage()._cdata == memory else None
 
 
 def _node(value: Any) -> fx.Node:

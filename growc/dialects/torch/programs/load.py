@@ -121,9 +121,9 @@ def _sizes(value: Any) -> Iterator[str]:
     """Yield the strings of sizes in a program. torch passes them to sympy, which evaluates them."""
     if isinstance(value, Mapping):
         yield from (text for key, text in value.items() if key == "expr_str")
-        yield from (text for held in value.values() for text in _sizes(held))
+        yield from (text for part in value.values() for text in _sizes(part))
     elif isinstance(value, list):
-        yield from (text for held in value for text in _sizes(held))
+        yield from (text for part in value for text in _sizes(part))
 
 
 def _check_size(text: str) -> None:
