@@ -63,6 +63,7 @@ def test_what_nothing_else_reads_stays_exact(pictured: Path, tmp_path: Path) -> 
     assert torch.allclose(logits(tmp_path / "wide"), logits(pictured), atol=1e-5)
 
 
+@pytest.mark.soak
 def test_a_tensor_that_grows_by_a_field_of_its_own_is_not_exact(pictured: Path, tmp_path: Path) -> None:
     decided = {"vision_config.hidden_size": 64}
     wide = growc.apply(WIDER, pictured, tmp_path / "wide", config=decided)

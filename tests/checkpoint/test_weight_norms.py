@@ -157,6 +157,7 @@ def test_what_is_not_what_was_planned_is_not_written(source, apply, tmp_path, mo
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.soak
 def test_a_weight_that_is_computed_otherwise_is_refused_by_name(source, apply, tmp_path, monkeypatch):
     path, v, g = source()
     monkeypatch.setattr(parametrized, "weight_norm", lambda folded: None)

@@ -47,8 +47,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", ["onnx", "directory"])
-@pytest.mark.sampled(3)
+@pytest.mark.parametrize("form", ["onnx", pytest.param("directory", marks=pytest.mark.soak)])
 def test_calls_that_not_every_system_has_are_not_needed(form: str, directory: Path, tmp_path: Path) -> None:
     source, libraries = (
         (directory, "transformers onnxruntime") if form == "directory" else (MODEL, "onnxruntime")

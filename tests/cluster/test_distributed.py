@@ -71,8 +71,10 @@ def arrays(folder):
     return {key: found.array(key) for key in found.tensors}
 
 
-@pytest.mark.parametrize(("flat", "tied"), [(False, True), (True, False)], ids=["nested", "flat"])
-@pytest.mark.sampled(5)
+@pytest.mark.parametrize(
+    ("flat", "tied"),
+    [pytest.param(False, True, id="nested", marks=pytest.mark.soak), pytest.param(True, False, id="flat")],
+)
 def test_weights_and_state_are_those_of_a_directory(tmp_path, flat, tied):
     model, optimizer = trained(tie_word_embeddings=tied)
     source, home = saved(tmp_path, model, optimizer, flat=flat)
@@ -291,6 +293,7 @@ def torchrun(ranks, *command):
     return done.stdout
 
 
+@pytest.mark.soak
 def test_a_training_under_fsdp_goes_on_with_the_grown_model(tmp_path):
     """Trained by two ranks, grown by two, trained on by three."""
     model, _ = trained()

@@ -32,8 +32,9 @@ def test_a_fault_at_a_step_leaves_one_whole_result(first: bool, tmp_path: Path) 
     assert not list(filter(None, found))
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["first", "second"])
-@pytest.mark.sampled(5)
+@pytest.mark.parametrize(
+    "first", [pytest.param(True, id="first"), pytest.param(False, id="second", marks=pytest.mark.soak)]
+)
 def test_an_interrupt_leaves_one_whole_result_and_says_which(first: bool, tmp_path: Path) -> None:
     bench = Bench(FORMS["onnx"], tmp_path, first=first)
     steps = bench.steps()

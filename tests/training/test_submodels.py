@@ -120,7 +120,6 @@ HEADS = {
 """Parameters behind the last layer."""
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.sampled(4)
 def test_a_step_of_a_sub_model_changes_its_top_layers_and_the_head(name: str) -> None:
