@@ -59,7 +59,7 @@ site: .venv/dev.stamp
 	@echo "The first page is build/site/index.html."
 
 budgets: zoo
-	$(BIN)/python tests/budgets/budgets.py build/zoo --json docs/budgets.json
+	$(BIN)/python tests/budgets/budgets.py build/zoo --json docs/budgets.json --page docs/budgets.md
 
 cov: .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 -m "not soak" --cov --cov-report=term-missing:skip-covered

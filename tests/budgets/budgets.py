@@ -1,6 +1,6 @@
 """`subclone to parameters <= parameters / 2` on the zoo, and what the choice costs on trained models.
 
-    python tests/budgets/budgets.py [FOLDER] [--json FILE]
+    python tests/budgets/budgets.py [FOLDER] [--json FILE] [--page FILE]
 
 FOLDER has the zoo's models. Of each: the budget, the sizes, how near they come, plans and seconds of CPU. Of
 trained models with calibration data: the loss on held-out samples after the choice by importance (without and
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,10 @@ import numpy as np
 import growc
 from growc.budgets.settle import settled
 from growc.errors.source import Source
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from full_runs import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 TRANSFORMERS = [
@@ -105,19 +111,63 @@ def on_trained(name: str) -> dict[str, Any]:
         return {way: held_out(model, recipe, folder, folder / "held.npz") for way, recipe in ways.items()}
 
 
+HEAD = """# Budgets
+
+`make budgets` makes this page, and keeps the numbers in [budgets.json](budgets.json). The recipe is
+`subclone to parameters <= parameters / 2 over AXES by magnitude`, with `layers by even` for models with
+layers. [The language](language.md#budgets) says how sizes are chosen.
+
+## How near the choice comes to the budget
+
+Channels of a convolutional network change in one proportion, so few sizes are possible there.
+
+| model | axes | parameters / budget | plans | seconds of CPU |
+| --- | --- | --- | --- | --- |
+"""
+
+LOSSES = """
+## Loss after the choice
+
+Half of the calibration data chooses, and the other half judges. Both models are small and trained. The loss
+of tiny-gpt is the cross entropy of the next byte; KL is the divergence from the source's predictions, in nats.
+
+| model | way | parameters | loss | KL |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def page(record: Path) -> str:
+    """The page of a record."""
+    rows = json.loads(record.read_text(encoding="utf-8"))
+    text = HEAD
+    for name, axes in AXES.items():
+        row = rows[name]
+        text += f"| {name} | {axes} | {row['part']:.3f} | {row['plans']} | {row['seconds']} |\n"
+    text += LOSSES
+    for name in TRAINED:
+        for way, one in rows[name].items():
+            if isinstance(one, dict):
+                loss, kl = ("" if one[key] is None else f"{one[key]:.2f}" for key in ("loss", "kl"))
+                text += f"| {name} | {way} | {one['parameters']:,} | {loss} | {kl} |\n"
+    return text
+
+
 def main() -> None:
     """Measure all, and write it down."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build/zoo")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, default=ROOT / "build/budgets.json")
+    parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    found: dict[str, Any] = {"trained": {name: on_trained(name) for name in TRAINED}, "zoo": {}}
-    for name in AXES:
-        found["zoo"][name] = on_zoo(name, options.folder)
-        print(name, found["zoo"][name], flush=True)
-    print(json.dumps(found["trained"], indent=1))
-    if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    record = Record(options.json)
+    jobs = {name: partial(on_trained, name) for name in TRAINED}
+    jobs |= {name: partial(on_zoo, name, options.folder) for name in AXES}
+    for name, job in jobs.items():
+        result = job()
+        record.add(name, result)
+        print(name, result, flush=True)
+    if options.page:
+        options.page.write_text(page(options.json), encoding="utf-8")
 
 
 if __name__ == "__main__":
