@@ -129,7 +129,8 @@ LOSSES = """
 ## Loss after the choice
 
 Half of the calibration data chooses, and the other half judges. Both models are small and trained. The loss
-of tiny-gpt is the cross entropy of the next byte; KL is the divergence from the source's predictions, in nats.
+of tiny-gpt is the cross entropy of the next byte. KL is the divergence from the source's predictions, in
+nats.
 
 | model | way | parameters | loss | KL |
 | --- | --- | --- | --- | --- |
