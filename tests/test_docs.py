@@ -17,7 +17,8 @@ from graphs import ROOT, STREAM, save
 from growc.system.limits import LIMITS
 
 ARCHITECTURE, CONTRIBUTING, THEORY = "docs/architecture.md", "CONTRIBUTING.md", "docs/theory.md"
-LANGUAGE, MAP, TRAINING = "docs/language.md", "docs/map.md", "docs/training.md"
+LANGUAGE, DETAILS = "docs/language.md", "docs/language-details.md"
+MAP, TRAINING = "docs/map.md", "docs/training.md"
 RELIABILITY = "docs/reliability.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
 DIFFS = 4
@@ -51,7 +52,7 @@ def test_the_examples_of_a_page_run(page, tmp_path):
     assert result.failed == 0, "".join(report)
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY])
+@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY, DETAILS])
 def test_the_paths_of_a_page_exist(page):
     text = text_of(page)
     named = set(re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w./-]*\w)", text.replace("\\_", "_")))
