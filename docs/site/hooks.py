@@ -120,7 +120,8 @@ def shown(path: Path) -> bool:
 def address_of(path: Path) -> str | None:
     """Where the site has a file of the repository."""
     if path.is_relative_to(DOCS):
-        return path.relative_to(DOCS).as_posix() if path.suffix == ".md" else None
+        page = path.with_suffix(".md") if path.suffix == ".ipynb" else path
+        return page.relative_to(DOCS).as_posix() if page.suffix == ".md" else None
     if not path.is_relative_to(ROOT):
         return None
     name = path.relative_to(ROOT).as_posix()

@@ -133,6 +133,8 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site/repository/passes/solving/treatments.py.html").exists()
+    assert "Certificate: exact" in (tmp_path / "site/notebooks/grow.html").read_text()
+    assert (tmp_path / "site/notebooks/grow.ipynb").exists()
     assert (
         "The plan for a tiny model" in (tmp_path / "site/repository/examples/14-lemon/index.html").read_text()
     )
