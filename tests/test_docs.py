@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +24,9 @@ LANGUAGE, DETAILS = "docs/language.md", "docs/language-details.md"
 MAP, TRAINING = "docs/map.md", "docs/training.md"
 RELIABILITY = "docs/reliability.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
-DIFFS = 4
+GUIDES = [f"docs/how-to/add-{part}.md" for part in ("operator", "fill", "norm", "pass")]
+"""Pages with one diff each, and the commands that judge it."""
+
 HUNK = r"^@@ -\d+,(\d+) \+\d+,(\d+) @@\n(.*?)(?=^@@|\Z)"
 SUFFIXES = "py|lark|md|toml|txt|grow|onnx"
 
@@ -52,7 +57,7 @@ def test_the_examples_of_a_page_run(page, tmp_path):
     assert result.failed == 0, "".join(report)
 
 
-@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY, DETAILS])
+@pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING, THEORY, DETAILS, *GUIDES])
 def test_the_paths_of_a_page_exist(page):
     text = text_of(page)
     named = set(re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w./-]*\w)", text.replace("\\_", "_")))
@@ -131,9 +136,16 @@ def test_what_is_generated_is_up_to_date(page, pattern, made, request: pytest.Fi
     assert text_of(page) == text
 
 
-def patched(diff: str) -> Iterator[tuple[str, str]]:
-    """(file, text with the diff applied) for every file of a diff; what is applied already stays."""
-    for old, new, body in re.findall(r"^--- (\S+)\n\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", diff, re.S | re.M):
+def diff_of(page: str) -> str:
+    """The one diff of a page."""
+    [diff] = blocks(page, "diff")
+    return diff
+
+
+def patched(page: str) -> Iterator[tuple[str, str]]:
+    """(file, text with the page's diff applied) for every file of it; what is applied already stays."""
+    hunks = r"^--- (\S+)\n\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)"
+    for old, new, body in re.findall(hunks, diff_of(page), re.S | re.M):
         text = "" if old == "/dev/null" else text_of(new)
         for before, after, hunk in re.findall(HUNK, body, re.S | re.M):
             lines = hunk.splitlines(keepends=True)
@@ -146,33 +158,60 @@ def patched(diff: str) -> Iterator[tuple[str, str]]:
             if wanted in text:
                 continue
             fits = old == "/dev/null" or text.count(there) == 1
-            assert fits, f"the diff of {new} in {CONTRIBUTING} no longer fits: bring it up to date"
+            assert fits, f"the diff of {new} in {page} no longer fits: bring it up to date"
             text = text.replace(there, wanted, 1) if there else wanted
         yield new, text
 
 
-def test_the_diffs_of_contributing_fit_the_tree_and_are_short():
-    diffs = blocks(CONTRIBUTING, "diff")
-    assert len(diffs) == DIFFS
-    for diff in diffs:
-        made = dict(patched(diff))
-        assert made
-        for name, text in made.items():
-            if name.endswith(".py"):
-                ast.parse(text, name)
-        assert len(re.findall(r"^\+(?!\+\+ )", diff, re.M)) < 20
+@pytest.mark.parametrize("page", GUIDES)
+def test_the_diff_of_a_page_fits_the_tree_and_is_short(page):
+    made = dict(patched(page))
+    assert made
+    for name, text in made.items():
+        if name.endswith(".py"):
+            ast.parse(text, name)
+    assert len(re.findall(r"^\+(?!\+\+ )", diff_of(page), re.M)) < 20
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="there is no `patch` here")
-@pytest.mark.parametrize("number", range(DIFFS))
-def test_patch_takes_the_diffs_of_contributing(number, tmp_path):
-    diff = blocks(CONTRIBUTING, "diff")[number]
-    made = dict(patched(diff))
-    if all((ROOT / name).exists() and text_of(name) == text for name, text in made.items()):
+@pytest.mark.parametrize("page", GUIDES)
+def test_patch_takes_the_diff_of_a_page(page, tmp_path):
+    made = dict(patched(page))
+    if is_applied(made):
         return  # by someone who tries it
     for name in made:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        if name not in created(CONTRIBUTING):
+        if name not in created(page):
             (tmp_path / name).write_text(text_of(name), encoding="utf-8")
-    subprocess.run(["patch", "-p1", "--batch", "--silent"], input=diff.encode(), cwd=tmp_path, check=True)
+    patch(diff_of(page), tmp_path)
     assert {name: (tmp_path / name).read_text(encoding="utf-8") for name in made} == made
+
+
+def is_applied(made: dict[str, str]) -> bool:
+    """Whether the tree has all that a diff makes."""
+    return all((ROOT / name).exists() and text_of(name) == text for name, text in made.items())
+
+
+def patch(diff: str, folder: Path) -> None:
+    subprocess.run(["patch", "-p1", "--batch", "--silent"], input=diff.encode(), cwd=folder, check=True)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(shutil.which("patch") is None, reason="there is no `patch` here")
+@pytest.mark.parametrize("page", GUIDES)
+def test_the_commands_of_a_page_take_what_its_diff_adds(page, tmp_path):
+    folder = tmp_path / "growc"
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".*", "build", "__pycache__"))
+    for name in ("passes", "grammar"):  # as the wheel has them, and before those of the installed tree
+        (folder / "growc" / name).symlink_to(folder / name)
+    if not is_applied(dict(patched(page))):
+        patch(diff_of(page), folder)
+    paths = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(folder)}
+    env = {name: value for name, value in os.environ.items() if name != "CI"} | paths
+    commands = [line[2:] for block in blocks(page, "console") for line in block.splitlines()]
+    assert commands
+    for command in commands:
+        done = subprocess.run(
+            shlex.split(command), cwd=folder, env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

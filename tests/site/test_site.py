@@ -21,10 +21,14 @@ from graphs import ROOT, TINY
 
 from growc import api
 from growc.cli.main import main
+from growc.errors.codes import CODES
 
 DOCS = ROOT / "docs"
-WALKED = ["how-to/onnx.md", "how-to/module.md", "how-to/refused.md", "how-to/which-recipe.md", "index.md"]
+WALKED = [f"how-to/{name}.md" for name in ("onnx", "module", "refused", "which-recipe", "hostile")]
+WALKED += ["index.md"]
 """Pages whose blocks run one after the other in a folder that holds the examples."""
+SLOWLY_WALKED = ["tutorial.md", "how-to/checkpoint.md"]
+"""More of them, which take longer."""
 
 SHORT = ["README.md", "docs/tour.md", "docs/tutorial.md", "docs/index.md", "docs/exact.md"]
 SHORT += [f"docs/how-to/{path.name}" for path in sorted((DOCS / "how-to").glob("*.md"))]
@@ -33,6 +37,8 @@ MOST = 30
 
 ENVIRONMENT = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
 BLOCK = re.compile(r'^```(?P<kind>\w*)(?: title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$', re.S | re.M)
+COMMAND = re.compile(r"^\$ growc (.+)\n((?:(?!\$ ).*\n)*)", re.M)
+"""A command, and what is shown of what it says."""
 COMPARED = re.compile(r"^(?P<code>\S.*?)  # (?P<value>True|False|\d+|\(.*\))$")
 
 
@@ -53,16 +59,23 @@ def walk(page: Path) -> None:
         if block["kind"] == "grow" and block["file"]:
             Path(block["file"]).write_text(block["text"])
         elif block["kind"] == "console":
-            for command in re.findall(r"^\$ growc (.+)$", block["text"], re.M):
-                told = io.StringIO()
-                with redirect_stdout(told), redirect_stderr(told):
-                    status = main(shlex.split(command))
-                assert status == 0, f"{command}: {told.getvalue()}"
+            for command, shown in COMMAND.findall(block["text"]):
+                run(command, shown.splitlines())
         elif block["kind"] == "python":
             for code in statements(block["text"]):
                 exec(compile(code, str(page), "exec"), names)
                 if compared := COMPARED.match(code):
                     assert eval(compared["code"], names) == ast.literal_eval(compared["value"]), code
+
+
+def run(command: str, shown: list[str]) -> None:
+    """A command of growc, which says each line that is shown, and fails where an error is shown."""
+    told = io.StringIO()
+    with redirect_stdout(told), redirect_stderr(told):
+        status = main(shlex.split(command))
+    codes = [match[1] for line in shown if (match := re.match(r"error\[(G\d+)\]", line))]
+    assert status == (CODES[codes[0]].status if codes else 0), f"{command}: {told.getvalue()}"
+    assert [line for line in shown if line not in told.getvalue().splitlines()] == []
 
 
 def statements(text: str) -> Iterator[str]:
@@ -79,15 +92,11 @@ def beside_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("beside_the_examples")
-@pytest.mark.parametrize("page", WALKED)
+@pytest.mark.parametrize(
+    "page", WALKED + [pytest.param(page, marks=pytest.mark.soak) for page in SLOWLY_WALKED]
+)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: str):
     walk(DOCS / page)
-
-
-@pytest.mark.soak
-@pytest.mark.usefixtures("beside_the_examples")
-def test_the_tutorial_grows_trains_shrinks_and_reloads_a_checkpoint():
-    walk(DOCS / "tutorial.md")
 
 
 @pytest.mark.usefixtures("beside_the_examples")
