@@ -1,1 +1,3 @@
-"""Checkpoint directories of Hugging Face: read by name, written tensor by tensor, put in place whole."""
+"""Checkpoint directories of Hugging Face. Tensors are read by name and written one by one; the directory is
+put in place whole.
+"""

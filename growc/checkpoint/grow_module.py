@@ -1,4 +1,4 @@
-"""From a plan to a module of the same class, with all that a training had set on the source."""
+"""A module of the source's class, made from a plan, with all settings that training gave the source."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def grow(
     check: bool = True,
     config: Mapping[str, Json] | None = None,
 ) -> Any:
-    """The module of the same class that a recipe makes of one of transformers, which is left as it was.
+    """The module of the same class that a recipe makes of a transformers module, which stays unchanged.
 
-    `check=False` leaves verification out, but for `expect preserved`. `config` decides fields of the result.
-    Raises GrowError.
+    `check=False` skips verification except for `expect preserved`. `config` sets fields of the result's
+    config. Raises GrowError.
     """
     c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True, config=config)
     judge_plan(resolved.statements, c)
@@ -57,13 +57,13 @@ def grow(
     finish(resolved, c, module, result, cases, descent, check=check)
     twins = in_single(held) if check and c.plan.certificate.exact else None
     if twins is not None:
-        wider = [Case(*tree_map_only(Tensor, single, (one.source, one.result))) for one in cases]
+        wider = [Case(*tree_map_only(Tensor, single, (case.source, case.result))) for case in cases]
         finish(Resolved(()), c, *twins, wider, descent, check=True)
     return result
 
 
 def _inputs(c: Result, module: Any, example_inputs: object) -> Inputs:
-    """Arguments of forward that have values: those given, or growc's, where the module is."""
+    """Arguments of forward with values: the given ones, or growc's own on the module's device."""
     if example_inputs is not None and not is_on_meta(example_inputs):
         args, kwargs = arguments(example_inputs)
         return (), first_step(module, by_name(module, args, kwargs))
@@ -72,7 +72,7 @@ def _inputs(c: Result, module: Any, example_inputs: object) -> Inputs:
 
 
 def revived(grown: GrownWeights[Living]) -> Any:
-    """A new module of the source's class: modes, element types, devices and ties are the source's."""
+    """A new module of the source's class, with the source's modes, element types, devices and ties."""
     source = grown.source.source
     build = replace(grown.source.build, experts=ways(source.config, "_experts_implementation"))
     with quiet():
@@ -80,14 +80,18 @@ def revived(grown: GrownWeights[Living]) -> Any:
     for names in same_tensors(module):
         name = next(name for name in names if name in grown.plans)
         old = grown.source.tensors[grown.origin(name)]
-        made = to_torch(grown.make(name).whole().reshape(grown.plans[name].after)).to(old.device)
-        place(module, names, nn.Parameter(made, old.requires_grad) if isinstance(old, nn.Parameter) else made)
+        grown_tensor = to_torch(grown.make(name).whole().reshape(grown.plans[name].after)).to(old.device)
+        place(
+            module,
+            names,
+            nn.Parameter(grown_tensor, old.requires_grad) if isinstance(old, nn.Parameter) else grown_tensor,
+        )
     _follow(module, source)
     return module
 
 
 def in_single(grown: GrownWeights[Living]) -> tuple[Any, Any] | None:
-    """Source and result in single precision; nothing, where no number of the source is narrower."""
+    """Source and result in single precision; None if no number of the source is narrower."""
     own = grown.source
     if all(widened(tensor) is tensor for tensor in own.tensors.values()):
         return None
@@ -97,16 +101,19 @@ def in_single(grown: GrownWeights[Living]) -> tuple[Any, Any] | None:
 
 
 def place(module: nn.Module, names: Sequence[str], tensor: Tensor) -> None:
-    """Let a module hold a tensor under these names, each of which it has by now."""
+    """Store a tensor in a module under names that the module already has."""
     for name in names:
         path, _, last = name.rpartition(".")
         part = module.get_submodule(path)
-        held: dict[str, Any] = part._parameters if last in part._parameters else part._buffers
-        held[last] = tensor
+        owner: dict[str, Any] = part._parameters if last in part._parameters else part._buffers
+        owner[last] = tensor
 
 
 def _follow(module: Any, source: Any) -> None:
-    """What is neither config nor weight: modes, the types of computed buffers, checkpoints of gradients."""
+    """Copy from the source what is neither config nor weight.
+
+    These are modes, types of computed buffers and gradient checkpointing.
+    """
     own = dict(source.named_buffers())
     stored = module.state_dict(keep_vars=True)
     for name, buffer in module.named_buffers():

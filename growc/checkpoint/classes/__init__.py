@@ -1,1 +1,1 @@
-"""Finds the config of a class that stores a planned result, and its weights by the names of the class."""
+"""The config of a class that stores a planned result, and the result's weights by the names of the class."""

@@ -1,4 +1,4 @@
-"""From a plan to the state of an optimizer for a new checkpoint."""
+"""The state of an optimizer for a new checkpoint, made from a plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 OPTIMIZER = "optimizer.pt"
-"""What a Trainer calls its state."""
+"""File name under which a Trainer saves the optimizer's state."""
 
 
 def carried_by(
@@ -30,8 +30,10 @@ def carried_by(
     new: New,
     make: Make = mapped,
 ) -> Carried:
-    """The state of an optimizer for the result. groups: the source's parameters, as it numbers them. make:
-    see growc.training.optimizer_state.carry. Raises GrowError (G316) where it does not fit the model.
+    """The optimizer's state for the result.
+
+    groups: the source's parameters, in the order in which the optimizer numbers them. make: see
+    growc.training.optimizer_state.carry. Raises GrowError (G316) if the state does not fit the model.
     """
     weights = {
         grown.first[name]: replace(weight, name=grown.first[name]) for name, weight in grown.plans.items()
@@ -40,7 +42,9 @@ def carried_by(
     after = [grown.first[name] for name, _ in grown.module.named_parameters()]
     places = {name: place for place, name in enumerate(name for group in before for name in group)}
     own = [[places[name] for name in after if name in group] for group in map(set, before)]
-    if own != [sorted(group) for group in own]:  # not the module's order: theirs
+    if own != [
+        sorted(group) for group in own
+    ]:  # the optimizer does not number in the module's order: keep its own
         origin = {name: weight.copy_of or weight.source for name, weight in weights.items()}
         after.sort(key=lambda name: places.get(origin.get(name) or name, len(places)))
     return carry(state, replace(plan, weights=tuple(weights.values())), before, after, new=new, make=make)
@@ -54,9 +58,9 @@ def carry_optimizer(
     plan: Plan,
     new: New,
 ) -> str:
-    """Write the state for the result into its folder; gives what is to be said of it.
+    """Write the optimizer's state for the result into its folder, and return a sentence that describes it.
 
-    Raises GrowError (G316) where the state does not fit the model.
+    Raises GrowError (G316) if the state does not fit the model.
     """
     import torch
 
@@ -67,18 +71,18 @@ def carry_optimizer(
             return mapped(weight, read(value), empty)
 
         carried = carried_by(grown, plan, state, groups, new, make)
-        for found in carried.state["state"].values():
-            found |= {word: read(value) for word, value in found.items() if isinstance(value, Stored)}
+        for entries in carried.state["state"].values():
+            entries |= {word: read(value) for word, value in entries.items() if isinstance(value, Stored)}
         torch.save(carried.state, folder / OPTIMIZER)
     return told_of(OPTIMIZER, carried, new)
 
 
 def told_of(place: str, carried: Carried, new: New) -> str:
-    """What is to be said of a state that was carried to a place."""
-    made = f"`{place}` has the state of {len(carried.exact)} parameters"
-    said = f"{made} as training the result would have made it"
+    """A sentence for the user about a state that was carried to a place."""
+    exact = f"`{place}` has the state of {len(carried.exact)} parameters"
+    sentence = f"{exact} as training the result would have made it"
     if carried.approximate:
-        said += f", and about that of {len(carried.approximate)}, such as `{carried.approximate[0]}`"
-    said += "; entries of new units are zero" if new == "zero" else ""
-    said += f"; {len(carried.fresh)} begin afresh" if carried.fresh else ""
-    return said + (f"; {len(carried.absent)} are in no group of it" if carried.absent else "")
+        sentence += f", and about that of {len(carried.approximate)}, such as `{carried.approximate[0]}`"
+    sentence += "; entries of new units are zero" if new == "zero" else ""
+    sentence += f"; {len(carried.fresh)} begin afresh" if carried.fresh else ""
+    return sentence + (f"; {len(carried.absent)} are in no group of it" if carried.absent else "")

@@ -1,8 +1,9 @@
-"""Axes that only a class ties to others follow these, with the same fill.
+"""Let axes that only a class ties to others follow these, with the same fill.
 
-Needs: a compilation, and the config that comes closest to its plan. Gives: statements with which the plan is
-made once more. A pooler's inner width is a space of its own in the program, and its class makes it as wide as
-the stream; heads times their width are as many as the stream in some classes, and not in others.
+Input: a compilation, and the config that comes closest to its plan. Output: statements with which the plan is
+made again. For example, the inner width of a pooler is a space of its own in the program, but its class makes
+it as wide as the stream. In some classes heads times their width equal the stream's width; in others they do
+not.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from growc.recipe.syntax_tree import NamedAxis, Subclone, Widen
 from growc.resolve.bound import Bound
 
 Led = tuple[Bound, Bound]
-"""A new statement, and the one that it says the same as."""
+"""A new statement, and the statement that it follows."""
 
 
 def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
-    """Statements for axes that the plan leaves as they are and the class does not: for those of one role
-    first, since others may follow these; else for all that are spaces of their own.
+    """Statements for axes that the plan leaves unchanged and the class changes.
+
+    If such axes have a role, only one role is resized at first, since others may follow it. Otherwise all
+    axes that are spaces of their own are resized.
     """
     if not found.follows:
         return []
@@ -34,21 +37,23 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
     plain: dict[Space, Led] = {}
     parts: dict[Space, set[Space]] = {}
     alike: dict[Space, tuple[int, Fraction]] = {}
-    for name, axis, planned, there in found.sizes:
-        leader = _leader(found, axes, (name, axis), there > planned)
+    for name, axis, planned, class_size in found.sizes:
+        leader = _leader(found, axes, (name, axis), class_size > planned)
         space = axes.at((name, axis))
         if leader is None or space is None or space in plain:
             continue
-        called = axes.called(name, axis)
-        if called is None or space in _whole(axes, called[0]):
-            one = TensorAxis(axis, axes.first(name))
-            bound = _resized(leader, number + len(plain) + 1, one, Int(there))
+        role_part = axes.called(name, axis)
+        if role_part is None or space in _whole(axes, role_part[0]):
+            tensor_axis = TensorAxis(axis, axes.first(name))
+            bound = _resized(leader, number + len(plain) + 1, tensor_axis, Int(class_size))
             plain[space] = replace(bound, scopes=()), leader
             parts[space] = {part for part in segments(space) if part is not space}
-            alike[space] = leader.number, Fraction(there, planned or 1)
-        elif called[1] * there % planned == 0:
-            size = _size(axes, called[0], called[1], called[1] * there // planned)
-            roles.setdefault(called[0], (_resized(leader, number + 1, NamedAxis(called[0]), size), leader))
+            alike[space] = leader.number, Fraction(class_size, planned or 1)
+        elif role_part[1] * class_size % planned == 0:
+            size = _size(axes, role_part[0], role_part[1], role_part[1] * class_size // planned)
+            roles.setdefault(
+                role_part[0], (_resized(leader, number + 1, NamedAxis(role_part[0]), size), leader)
+            )
     order = [role for role in axes.c.roles.axes if role in roles]
     return [roles[order[0]]] if order else _once(plain, parts, alike)
 
@@ -56,44 +61,46 @@ def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
 def _once(
     plain: Mapping[Space, Led], parts: Mapping[Space, set[Space]], alike: Mapping[Space, object]
 ) -> list[Led]:
-    """Each axis once: by a sum where all its segments grow alike, so that what runs over it sees them grow
-    together; else by the segments.
+    """Resize each axis once.
+
+    A sum of segments is resized as a whole if all its segments grow alike, so that the axes over it see them
+    grow together. Otherwise its segments are resized.
     """
-    sums, said = set[Space](), set[Space]()
+    sums, covered = set[Space](), set[Space]()
     for key, own in parts.items():
         known = len(own) > 1 and own <= plain.keys()
-        if known and len({alike[part] for part in own}) == 1 and own.isdisjoint(said):
+        if known and len({alike[part] for part in own}) == 1 and own.isdisjoint(covered):
             sums.add(key)
-            said |= own
-    alone = {key for key in plain.keys() - said if parts[key].isdisjoint(plain)}
+            covered |= own
+    alone = {key for key in plain.keys() - covered if parts[key].isdisjoint(plain)}
     return [led for key, led in plain.items() if key in sums | alone]
 
 
 def _leader(found: Unsolved, axes: StoredAxes, place: Place, grows: bool) -> Bound | None:
-    """The statement that resizes most of what the same fields of the config resize."""
+    """The statement that resizes most of the axes that the same fields of the config resize."""
     kind = Widen if grows else Subclone
     asked = (axes.resized(lead) for lead in found.leads.get(place, ()))
     counts = Counter(b.number for b in asked if b is not None and isinstance(b.statement, kind))
     if not counts:
         return None
-    most = max(counts, key=lambda number: (counts[number], number))
-    return next(b for b in axes.c.statements if b.number == most)
+    busiest = max(counts, key=lambda number: (counts[number], number))
+    return next(b for b in axes.c.statements if b.number == busiest)
 
 
 def _whole(axes: StoredAxes, role: str) -> Iterator[object]:
-    """The spaces that are axes of a role by themselves."""
+    """The spaces that are by themselves axes of a role."""
     return (axis.spaces[0] for axis in axes.c.roles.axes[role] if len(axis.spaces) == 1)
 
 
 def _resized(leader: Bound, number: int, axis: NamedAxis | TensorAxis, size: Expr) -> Bound:
-    said = leader.statement
-    assert isinstance(said, Widen | Subclone), "only what changes a size leads"
-    axis = replace(axis, span=said.axis.span)
-    return replace(leader, number=number, statement=replace(said, axis=axis, size=size))
+    statement = leader.statement
+    assert isinstance(statement, Widen | Subclone), "only what changes a size leads"
+    axis = replace(axis, span=statement.axis.span)
+    return replace(leader, number=number, statement=replace(statement, axis=axis, size=size))
 
 
 def _size(axes: StoredAxes, role: str, before: int, after: int) -> Expr:
-    """A size of a role: as a number, or, where axes of several sizes have it, in relation to theirs."""
+    """The new size of a role: a number, or relative to the role if its axes have several sizes."""
     sizes = {axes.c.lowered.sizes.product(axis.spaces) for axis in axes.c.roles.axes[role]}
     if sizes <= {before, after}:
         return Int(after)

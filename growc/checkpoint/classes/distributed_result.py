@@ -1,4 +1,4 @@
-"""From a plan to the contents of a new distributed checkpoint: weights, optimizers, and what lay beside."""
+"""The contents of a new distributed checkpoint, made from a plan: weights, optimizers and other entries."""
 
 from __future__ import annotations
 
@@ -40,31 +40,33 @@ from growc.training.optimizer_state import KEPT, Carried, New, parameter_groups,
 
 MODEL: KeyPath = ("model",)
 OPTIMIZER: KeyPath = ("optim",)
-"""Where weights and the state of an optimizer lie, if the source does not say."""
+"""Key paths of the weights and of the optimizer's state if the source gives none."""
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """A tensor of state that is made when it is written."""
+    """A tensor of optimizer state that is computed when it is written."""
 
     plan: WeightPlan
     value: torch.Tensor | Stored
 
     def rows(self) -> Rows:
-        """Its values by rows."""
+        """The tensor's values by rows."""
         return planned(self.plan, to_numpy(read(self.value)))
 
     @property
     def entry(self) -> Entry:
-        """What a file says of it."""
+        """Element type and shape, as a file states them."""
         value = self.value
         own = value.saved.entry(value.key) if isinstance(value, Stored) else entry_of("", value)
         return replace(own, shape=self.plan.after)
 
 
 def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None, new: New) -> Contents:
-    """What a distributed checkpoint of a result holds. optimizer: the file of a state, in place of what lies
-    beside the weights. Raises GrowError (G316) where a state does not fit the model.
+    """The contents of a result's distributed checkpoint.
+
+    optimizer: a file with an optimizer's state, used in place of the states that lie beside the weights.
+    Raises GrowError (G316) if a state does not fit the model.
     """
     found, checkpoint = Contents(), grown.source.checkpoint
     saved = checkpoint.distributed
@@ -99,7 +101,7 @@ def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None,
 
 
 def _require_no_copy(grown: GrownWeights[Opened], saved: Distributed, key: str) -> None:
-    """Raise GrowError (G310) for another copy of a weight that changes (an average of it, say)."""
+    """Raise GrowError (G310) if a key is another copy (an average, say) of a weight that changes."""
     name = str(saved.paths[key][-1])
     if key not in saved.tensors or name not in grown.source.stored:
         return
@@ -111,7 +113,7 @@ def _require_no_copy(grown: GrownWeights[Opened], saved: Distributed, key: str) 
 
 
 def _numbered(one: SavedOptimizer, carried: Carried, kind: str, name: str, word: str) -> KeyPath:
-    """Where the state of a parameter lies that has a number."""
+    """The key path of a parameter's state in an optimizer that numbers its parameters."""
     names = [n for group in carried.names for n in group]
     return one.path(kind, str(names.index(name)), word)
 
@@ -121,8 +123,10 @@ def _stored(tensor: Readable) -> Rows:
 
 
 def _names(grown: GrownWeights[Opened]) -> Iterator[tuple[str, str]]:
-    """The names under which tensors are stored, each with that of its plan: of several names of one tensor
-    those that the source stores, and all where its files store but one.
+    """The names under which tensors are stored, each with the name of its plan.
+
+    Of a tensor's several names, those that the source stores are given. All are given if the source's files
+    store only one.
     """
     there = grown.source.checkpoint.tensors
     of_first = {grown.first[name]: name for name in grown.plans}
@@ -139,7 +143,7 @@ def optimizers_of(grown: GrownWeights[Opened]) -> list[SavedOptimizer]:
 
 
 def _add_settings(found: Contents, one: SavedOptimizer, carried: Carried) -> None:
-    """The groups of an optimizer, each with its parameters."""
+    """Add the groups of an optimizer, each with its parameters."""
     listed = groups_as_saved(one, carried.names)
     for owner, names, members in zip(one.settings, carried.names, listed, strict=True):
         for place in names if one.flat else (int(owner),):
@@ -161,7 +165,7 @@ def _add_groups(found: Contents, carried: Carried) -> None:
 def _add_state(
     found: Contents, carried: Carried, path: Callable[..., KeyPath], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
-    """The state of each parameter, of so many entries. What begins afresh has zeros: loading asks for all."""
+    """Add the state of each parameter. Fresh state is zeros, since loading asks for all entries."""
     entries = carried.state[STATE]
     known: Mapping[str, object] = next(
         (e for e in entries.values() if any(isinstance(v, Mapped) for v in e.values())), {}
@@ -175,7 +179,7 @@ def _add_state(
                 found.add(place, entry, partial(_zeros, entry))
             elif isinstance(value, Mapped):
                 found.add(place, value.entry, value.rows)
-            elif isinstance(value, Stored):  # of which nothing is known, and whose weight stays
+            elif isinstance(value, Stored):  # state of unknown kind, of a weight that stays
                 found.add_copy(place, value.saved, value.key)
             elif isinstance(value, Tensor):
                 kept = torch.zeros_like(value) if fresh else value

@@ -1,4 +1,4 @@
-"""Which config holds a plan: solved on the module that the plan makes, without values."""
+"""The search for the config that holds a plan, on the module that the plan makes, without values."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ if TYPE_CHECKING:
     from torch import nn
 
 FOLLOWING = 32
-"""More axes than these do not follow."""
+"""At most so many axes follow others in one plan."""
 
 Followed = tuple[Result, Solved, Target, tuple[str, ...]]
-"""The plan, the config that holds it, what it is, and what is said of the axes that follow."""
+"""The plan, the config that holds it, the target of the search, and notes on the axes that follow."""
 
 
 @dataclass
 class HeldModel(ClassModel):
-    """A class whose results have a config of it."""
+    """A model of a class, whose results get a config of that class."""
 
     __repr__ = brief
 
     def hold(self, c: Result) -> Result:
-        """With a config of the class. Raises GrowError (G309, G318, G319) where there is none."""
+        """The compilation with a config of the class. Raises GrowError (G309, G318, G319) if none fits."""
         if any(weight.upcycled for weight in c.graph.weights):
             from growc.checkpoint.mixtures.hold import hold_mixture
 
@@ -75,62 +75,65 @@ class HeldModel(ClassModel):
         return hold(c)
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
-        """The model with mixtures in the place of networks, which the class of the result has. Raises
-        GrowError (G309) of a module in memory.
+        """The model with mixtures of experts in place of networks, as the class of the result has them.
+
+        Raises GrowError (G309) for a module in memory.
         """
         return super().upcycle(mixtures) if isinstance(self.holder, Living) else self.with_mixtures(mixtures)
 
 
 def hold(given: Result) -> Result:
-    """The compilation with the class of its result, and what becomes of the weights there.
+    """The compilation with the class of its result, and with the plans of the weights in that class.
 
-    Where only the class ties an axis to another one, it follows; where it has a fixed number of parts with
-    one head in each, these have more. Raises GrowError (G308, G318, G319) where no config of the class is the
-    plan.
+    An axis that only the class ties to another axis follows it. If the class has a fixed number of parts with
+    one head in each, these parts get more heads. Raises GrowError (G308, G318, G319) if no config of the
+    class holds the plan.
     """
     model = held_model(given)
     try:
-        found = _held(given)
-        if isinstance(found, Unsolved):
-            raise _refused(given, found, StoredAxes.of(given))
+        outcome = _held(given)
+        if isinstance(outcome, Unsolved):
+            raise _refused(given, outcome, StoredAxes.of(given))
     finally:
         model.tried.clear()
-    c, answer, target, told = found
+    c, answer, target, notes = outcome
     source = model.holder
     module = source.build(answer.config, constants=True)
-    made_up, idle = _made_up(module, target, answer.log)
-    held = GrownWeights(source, module, _planned(c), answer.config, made_up.factors, answer.leads)
-    gaps = (*c.plan.certificate.gaps, *_gaps(module, made_up), *unread_gaps(held))
+    compensation, idle = _made_up(module, target, answer.log)
+    held = GrownWeights(source, module, _planned(c), answer.config, compensation.factors, answer.leads)
+    gaps = (*c.plan.certificate.gaps, *_gaps(module, compensation), *unread_gaps(held))
     written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
     plan = replace(
         c.plan,
         certificate=Certificate(gaps),
         weights=_with_factors(c, held),
         bytes_to_write=written,
-        notes=(*c.plan.notes, *told, *idle, *unread_notes(held), *filter(None, [source.remark])),
+        notes=(*c.plan.notes, *notes, *idle, *unread_notes(held), *filter(None, [source.remark])),
     )
     return HeldResult(**vars(c) | {"plan": plan, "after": given.after}, held=held)
 
 
 def _held(c: Result) -> Followed | Unsolved:
-    """The plan that a config holds. A config that comes close leads to axes that follow; where one holds
-    the plan then, but is another one, it may have come close by chance: the next ones are tried first.
+    """The plan that a config holds, or the closest config.
+
+    A config that comes close leads to axes that follow. If another config holds the plan after that, the
+    first may have come close by chance, so the next ones are tried first.
     """
     first, target = _answer(c)
-    found: list[Followed] = []
-    for way in (first, *(first.others if isinstance(first, Unsolved) else ())):
-        made = _followed(c, way, target)
-        if made is not None and all(made[1].fields.get(name) == new for name, new in way.fields.items()):
-            return made
-        found += [] if made is None else [made]
-    if found:
-        return found[0]
+    held_plans: list[Followed] = []
+    for answer in (first, *(first.others if isinstance(first, Unsolved) else ())):
+        held = _followed(c, answer, target)
+        if held is not None and all(held[1].fields.get(name) == new for name, new in answer.fields.items()):
+            return held
+        held_plans += [] if held is None else [held]
+    if held_plans:
+        return held_plans[0]
     assert isinstance(first, Unsolved), "a config that holds the plan is taken at once"
     return next(filter(None, map(partial(_less, c), one_less(c))), first)
 
 
 def _less(c: Result, stays: Kept) -> Followed | None:
-    """The plan of a config where more stays as it is."""
+    """The plan that a config holds if more axes or layers stay as they are."""
     try:
         less = _again(c, [], c.inside, stays)
     except GrowError:
@@ -139,24 +142,24 @@ def _less(c: Result, stays: Kept) -> Followed | None:
 
 
 def _followed(c: Result, answer: Solved | Unsolved, target: Target) -> Followed | None:
-    """The plan where more axes follow, or stay, until a config holds it; None where no more can."""
-    told: tuple[str, ...] = ()
-    said: list[Statement] = []
+    """The plan that a config holds after more axes follow or stay; None if no more can."""
+    notes: tuple[str, ...] = ()
+    tried: list[Statement] = []
     while isinstance(answer, Unsolved):
-        led = following(answer, StoredAxes.of(c)) if len(told) < FOLLOWING else []
-        led = [pair for pair in led if pair[0].statement not in said]  # what led nowhere leads nowhere again
-        said += [bound.statement for bound, _ in led]
+        led = following(answer, StoredAxes.of(c)) if len(notes) < FOLLOWING else []
+        led = [pair for pair in led if pair[0].statement not in tried]  # do not try a statement twice
+        tried += [bound.statement for bound, _ in led]
         inside = not led and not c.inside and bool(inner_heads(c.axes))
         stays = c.kept if led or inside else kept(answer, StoredAxes.of(c))
         if not led and not inside and stays == c.kept:
             return None
-        told += tuple(_told(c, *pair) for pair in led)
+        notes += tuple(_told(c, *pair) for pair in led)
         try:
             c = _again(c, [bound for bound, _ in led], c.inside or inside, stays)
         except GrowError:
             return None
         answer, target = _answer(c)
-    return c, answer, target, told
+    return c, answer, target, notes
 
 
 def _answer(c: Result) -> tuple[Solved | Unsolved, Target]:
@@ -180,11 +183,13 @@ def _refused(c: Result, answer: Unsolved, axes: StoredAxes) -> GrowError:
 
 
 def _works(c: Result, more: Sequence[str]) -> bool:
-    """Whether a config holds the plan with more statements behind those of the recipe."""
+    """Whether a config holds the plan if more statements follow those of the recipe."""
     last = max((bound.number for bound in c.statements), default=0)
     try:
-        said = load([Text("help", "\n".join(more))], {}).statements
-        again = _again(c, [replace(bound, number=last + bound.number) for bound in said], c.inside, c.kept)
+        statements = load([Text("help", "\n".join(more))], {}).statements
+        again = _again(
+            c, [replace(bound, number=last + bound.number) for bound in statements], c.inside, c.kept
+        )
         held = _held(again)
         if isinstance(held, Unsolved):
             return False
@@ -196,7 +201,7 @@ def _works(c: Result, more: Sequence[str]) -> bool:
 
 
 def _again(c: Result, more: Sequence[Bound], inside: bool, stays: Kept) -> Result:
-    """The same plan with more statements; `inside` and `stays`: as of a compilation's `Source`."""
+    """The same plan with more statements. `inside` and `stays` are those of a compilation's `Source`."""
     from growc.passes import AFTER_EDIT, run
     from growc.passes.lowering.edit_model import asked_again
 
@@ -204,19 +209,19 @@ def _again(c: Result, more: Sequence[Bound], inside: bool, stays: Kept) -> Resul
 
 
 def _told(c: Result, bound: Bound, leader: Bound) -> str:
-    ours, theirs = (getattr(one.statement, "axis").name for one in (bound, leader))  # noqa: B009
+    ours, theirs = (getattr(statement.statement, "axis").name for statement in (bound, leader))  # noqa: B009
     kind = type(held_model(c).holder.module).__name__
     return f"`{ours}` follows `{theirs}`, to which the config of `{kind}` ties it"
 
 
 def _planned(c: Result) -> dict[str, WeightPlan]:
-    """What becomes of the tensors that are stored, by the names of the result."""
+    """The plans of the tensors that are stored, by the names of the result."""
     stored = held_model(c).holder.stored
     return {w.name: w for w in c.plan.weights if (w.copy_of or w.source) in stored}
 
 
 def _target(c: Result) -> Target:
-    """What the class is to be."""
+    """What the config must reproduce: shapes, ties and the log of the planned program."""
     model = held_model(c)
     program = planned_graph(c, model.holder.outline)
     _stay_on_cpu(program)
@@ -234,18 +239,19 @@ def _target(c: Result) -> Target:
 
 
 def _unread_layers(model: ClassModel) -> dict[str, int]:
-    """How many layers of a container the source's class has and does not read."""
+    """For each container of layers, how many of its layers the source's class has and does not read."""
     module = model.holder.module
     shapes = shapes_of(module)
-    there = layer_counts(read_by(model.captured.reads, shapes, ties_of(module)))
-    return {name: count - there.get(name, 0) for name, count in layer_counts(shapes).items()}
+    layers_read = layer_counts(read_by(model.captured.reads, shapes, ties_of(module)))
+    return {name: count - layers_read.get(name, 0) for name, count in layer_counts(shapes).items()}
 
 
 def _made_up(module: nn.Module, target: Target, log: Log) -> tuple[Compensation, list[str]]:
-    """What makes up in weights for what the class computes from its config, and what nothing makes up for;
-    and what is said of branches that add nothing yet, where the class computes something else in them.
+    """Changes of weights that compensate for what the class computes from its config, with the gaps that
+    remain.
 
-    Raises GrowError (G319) where the class computes something else.
+    Also returns notes on branches that add nothing yet and in which the class computes something else. Raises
+    GrowError (G319) if the class computes something else elsewhere.
     """
     if same_logs(target.log, log):
         check(module, target, log)
@@ -269,8 +275,8 @@ computes at their place, not what the layers do that were copied"
 
 
 def _with_factors(c: Result, held: GrownWeights[Holder]) -> tuple[WeightPlan, ...]:
-    """The weights of the plan, with what makes up for the class."""
-    names = {name: same for same in same_tensors(held.module) for name in same}
+    """The weights of the plan, with the factors that compensate for the class."""
+    names = {name: tied for tied in same_tensors(held.module) for name in tied}
     factors = [held.factor(names.get(weight.name, [])) for weight in c.plan.weights]
     return tuple(
         weight if factor is None else replace(weight, scale=weight.scale * factor.times)
@@ -279,15 +285,15 @@ def _with_factors(c: Result, held: GrownWeights[Holder]) -> tuple[WeightPlan, ..
 
 
 def _gaps(module: nn.Module, made_up: Compensation) -> list[Gap]:
-    """Numbers of the class that are not those of the plan."""
+    """A gap for each number of the class that differs from the plan's."""
     kind = type(module).__name__
     remedy = "`keep_class=False`, in Python, gives a module that has the numbers of the plan"
     cause = f"`{kind}` computes from its config what no weight makes up for"
-    return [Gap("", kind, f"{cause}: {told}", remedy) for told in made_up.gaps]
+    return [Gap("", kind, f"{cause}: {gap}", remedy) for gap in made_up.gaps]
 
 
 def _stay_on_cpu(program: Any) -> None:
-    """What the program makes itself stands where the class has it when logs are taken."""
+    """Put tensors that the program creates on the CPU, where the class has them when logs are taken."""
     for node in program.graph.nodes:
         if "device" in node.kwargs:
             node.update_kwarg("device", torch.device("cpu"))
@@ -295,16 +301,16 @@ def _stay_on_cpu(program: Any) -> None:
 
 
 def _layers(origins: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
-    """For each container of layers, which of the source each one of the result is."""
-    found: dict[str, dict[int, int]] = {}
+    """For each container of layers, the source's layer for each layer of the result."""
+    numbers: dict[str, dict[int, int]] = {}
     for name, origin in origins.items():
         new, old = name.split("."), origin.split(".")
-        for at, (a, b) in enumerate(zip(new, old, strict=False)):
-            if at and a.isdigit() and b.isdigit():
-                found.setdefault(".".join(new[:at]), {})[int(a)] = int(b)
+        for position, (a, b) in enumerate(zip(new, old, strict=False)):
+            if position and a.isdigit() and b.isdigit():
+                numbers.setdefault(".".join(new[:position]), {})[int(a)] = int(b)
     counts = layer_counts(origins)
     return {
         container: tuple(layers[k] for k in sorted(layers))
-        for container, layers in found.items()
+        for container, layers in numbers.items()
         if len(layers) == counts[container]
     }

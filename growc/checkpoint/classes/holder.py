@@ -1,4 +1,4 @@
-"""A class of transformers with weights that lie anywhere: what a config is solved for, and what is grown."""
+"""A class of transformers and its weights, wherever they are: the object that is grown."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class Holder(ABC):
     """A class and its weights.
 
-    module: on meta. stored: for every name of the class's state, the one under which the same tensor lies.
-    config: what the class is built from. build: what builds it from another config. remark: what a plan says.
+    module: on the meta device. stored: for every name of the class's state, the name under which the same
+    tensor is stored. config: what the class is built from. build: builds the class from another config.
+    remark: a note for the plan.
     """
 
     remark: ClassVar[str] = ""
@@ -38,14 +39,14 @@ class Holder(ABC):
 
     @abstractmethod
     def entry(self, name: str) -> Entry:
-        """What one tensor of the class's state is, by any of its names."""
+        """Name, element type and shape of one tensor of the class's state, by any of its names."""
 
     @abstractmethod
     def read(self, name: str) -> Array:
-        """One tensor of the class's state, by any of its names, as it is stored."""
+        """Values of one tensor of the class's state, by any of its names, in the stored element type."""
 
     def rows(self, name: str) -> Rows | None:
-        """One tensor by its rows, where it is stored in parts that need not be joined to be read."""
+        """One tensor by rows if it is stored in parts that can be read separately; otherwise None."""
         return None
 
     def has(self, name: str) -> bool:
@@ -54,27 +55,27 @@ class Holder(ABC):
 
     @cached_property
     def first(self) -> dict[str, str]:
-        """For every name of a tensor of the state, the first of its names."""
+        """For every name of a tensor of the state, the tensor's first name."""
         return first_names(self.module)
 
     def stored_tensor(self, name: str) -> torch.Tensor:
-        """The same as a tensor of torch."""
+        """One tensor of the class's state as a torch tensor, in the stored element type."""
         return to_torch(self.read(name))
 
     def outline(self, name: str) -> torch.Tensor:
-        """The same on meta, for a class that computes in single precision."""
+        """One tensor on the meta device, for a class that computes in single precision."""
         return single(without_data(self.entry(name)))
 
     def tensor(self, name: str) -> torch.Tensor:
-        """The same for a class that computes in single precision."""
+        """One tensor for a class that computes in single precision."""
         return single(self.stored_tensor(name))
 
 
 def single(tensor: torch.Tensor) -> torch.Tensor:
-    """Real numbers as a class has them that computes in single precision."""
+    """A tensor in single precision if it holds real numbers; otherwise unchanged."""
     return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def first_names(module: nn.Module) -> dict[str, str]:
-    """For every name of a tensor of a module's state, the first of its names."""
-    return {name: same[0] for same in same_tensors(module) for name in same}
+    """For every name of a tensor of a module's state, the tensor's first name."""
+    return {name: tied[0] for tied in same_tensors(module) for name in tied}

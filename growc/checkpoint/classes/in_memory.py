@@ -1,4 +1,4 @@
-"""A module of transformers in memory, as the class that its config builds and the weights that it has."""
+"""A transformers module in memory, as the class that its config builds and the weights that it has."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 
 @dataclass(frozen=True)
 class Living(Holder):
-    """A module whose class and config say what it computes.
+    """A module that computes what its class and config say.
 
     source: the module. tensors: its state by name.
     """
@@ -37,10 +37,10 @@ class Living(Holder):
 
     @staticmethod
     def of(module: Any, inputs: Mapping[str, object] | None = None) -> Living:
-        """A module that runs on these inputs, else on growc's.
+        """The module as its class builds it, checked by running both on these inputs, or else on growc's.
 
-        Raises GrowError: G309 for quantised weights, G317 where it fails on these, G321 where its class
-        does not build it from its config.
+        Raises GrowError: G309 for quantised weights, G317 if the module fails on the inputs, G321 if its
+        class does not build it from its config.
         """
         config = module.config.to_dict()
         require_plain(config)
@@ -55,14 +55,15 @@ class Living(Holder):
         return entry_of(name, self.tensors[name])
 
     def read(self, name: str) -> Array:
-        """From the module."""
+        """The tensor's values, from the module."""
         return to_numpy(self.tensors[name])
 
 
 def built_like(module: Any) -> Any:
-    """What the class of a module builds from its config: parameters on meta, all else with its values.
+    """The module that the class of a module builds from its config.
 
-    Raises GrowError (G321) where it builds nothing.
+    Parameters are on the meta device; all other tensors have their values. Raises GrowError (G321) if
+    building fails.
     """
     try:
         with quiet():
@@ -72,14 +73,16 @@ def built_like(module: Any) -> Any:
 
 
 def _builder(module: Any) -> ClassBuilder:
-    """The module's class, as it can be captured."""
+    """A builder for the module's class, with settings with which it can be captured."""
     return ClassBuilder(type(module), ways(module.config, "_attn_implementation"))
 
 
 def _difference(
     module: Any, alike: Any, tensors: Mapping[str, Tensor], inputs: Mapping[str, object] | None
 ) -> str:
-    """Why a module is not what its class builds (`alike`), in words; empty where it is."""
+    """The reason, in words, why a module differs from the one its class builds (`alike`); empty if there is
+    none.
+    """
     built = alike.state_dict(keep_vars=True)
     for name in (*built, *tensors):
         ours, theirs = (state[name].shape if name in state else None for state in (tensors, built))
@@ -92,7 +95,7 @@ def _difference(
     try:
         with capturable(module):
             same = operator_log(module, given) == operator_log(alike, given)
-    except Exception as error:  # whatever the module's own code raises
+    except Exception as error:  # the module's own code may raise anything
         if asks_data(error):
             raise GrowError(untraceable(module, error)) from error
         message = f"`{type(module).__name__}` fails on its example inputs"
@@ -101,7 +104,7 @@ def _difference(
 
 
 def _with_types_of(module: Any, alike: Any) -> None:
-    """Give a module on meta the element types of another one."""
+    """Convert the tensors of `alike`, which are on the meta device, to the element types of `module`."""
     own = dict(chain(module.named_parameters(remove_duplicate=False), module.named_buffers()))
     for name, tensor in chain(alike.named_parameters(), alike.named_buffers()):
         if name in own and own[name].dtype != tensor.dtype:

@@ -1,7 +1,9 @@
-"""Axes and layers that a plan changes and its class cannot: where others follow the statement, they stay.
+"""Axes and layers that a plan changes and its class cannot change: they stay, while others follow the
+statement.
 
-Needs: a compilation, and the config that comes closest to its plan. Gives: `Kept`, with which the plan is
-made once more. A head that is as wide as a number in the class's code has no config; its backbone has one.
+Input: a compilation, and the config that comes closest to its plan. Output: a `Kept` with which the plan is
+made again. For example, a head whose width is a number in the class's code has no config, but its backbone
+has one.
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ from growc.dialects.transformers.config.near_misses import Unsolved
 from growc.passes.compilation import Kept, Result
 
 FEW = 4
-"""Of more runs of layers than these it is not tried which one the class cannot follow."""
+"""If more runs of layers than these may change, none is tried alone as the one the class cannot follow."""
 
 
 def kept(found: Unsolved, axes: StoredAxes) -> Kept:
-    """What stays: what stayed before, and axes that the plan changes and this config leaves as they were; if
-    there are none, runs of layers: where sizes are wrong, a config may not read all of its layers yet.
+    """The axes and layers that stay: those that stayed before, and axes that the plan changes and this config
+    does not.
+
+    If there are no such axes, runs of layers stay: with wrong sizes, a config may not read all its layers
+    yet.
     """
     before, mine = axes.c.kept, _axes(found, axes)
     runs = before.runs if mine else before.runs.union(_runs(found, axes.c))
@@ -28,13 +33,14 @@ def kept(found: Unsolved, axes: StoredAxes) -> Kept:
 
 
 def one_less(c: Result) -> list[Kept]:
-    """For each run of layers that may change, what stays if it stays too: where nothing says which one it is
-    that the class cannot follow.
+    """For each run of layers that may change, what stays if this run stays too.
+
+    Used if nothing shows which run the class cannot follow.
     """
     before = c.kept
-    free = [k for k, past in enumerate(c.depth.runs) if past.moved and k not in before.runs]
-    some = free if 1 < len(free) <= FEW else []
-    return [Kept(before.axes, before.runs | {k}, _cause(c)) for k in some]
+    movable = [k for k, run in enumerate(c.depth.runs) if run.moved and k not in before.runs]
+    candidates = movable if 1 < len(movable) <= FEW else []
+    return [Kept(before.axes, before.runs | {k}, _cause(c)) for k in candidates]
 
 
 def _cause(c: Result) -> str:
@@ -42,19 +48,23 @@ def _cause(c: Result) -> str:
 
 
 def _axes(found: Unsolved, axes: StoredAxes) -> list[Place]:
-    """Axes of one space each, if there are any: what runs over several may differ by one of them."""
+    """Axes of one space each if there are any, since an axis over several spaces may differ by one of them
+    only.
+    """
     plans = {weight.name: weight for weight in axes.c.plan.weights}
     places = [
         (axes.first(name), axis)
-        for name, axis, planned, there in found.sizes
-        if name in plans and planned != there == plans[name].before[axis]
+        for name, axis, planned, class_size in found.sizes
+        if name in plans and planned != class_size == plans[name].before[axis]
     ]
-    one = [place for place in places if (space := axes.at(place)) is not None and len(segments(space)) == 1]
-    return one or places
+    single_space = [
+        place for place in places if (space := axes.at(place)) is not None and len(segments(space)) == 1
+    ]
+    return single_space or places
 
 
 def _runs(found: Unsolved, c: Result) -> Iterator[int]:
-    """Runs of layers of which one of both, plan and class, has more."""
+    """Runs of layers with tensors that only the plan has, or only the class."""
     origins = {weight.name: weight.copy_of or weight.source for weight in c.plan.weights}
     names = {origins.get(name, name) for name in found.names}
     for number, run in enumerate(c.edited.layers.runs):

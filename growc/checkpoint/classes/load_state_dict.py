@@ -1,7 +1,8 @@
-"""A module with the weights of a state dict that lies beside it.
+"""A copy of a module with the weights of a state dict.
 
-Needs: a module in Python, on meta or not, and its state dict. Gives: another one of the same structure and
-ties, whose parameters and buffers are those of the state dict, in the element types of the module.
+Input: a module in Python, on the meta device or not, and its state dict. Output: a module of the same
+structure and ties. Its parameters and buffers are those of the state dict, in the element types of the given
+module.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from growc.formats.compiler import has_config
 State = Mapping[str, Callable[[], Tensor]]
 
 SHOWN = 5
-"""So many tensors are named that do not fit."""
+"""An error names at most so many problems."""
 
 
 def filled(module: nn.Module, given: Given) -> nn.Module:
-    """The module with these weights; the one that is given stays as it was.
+    """A copy of the module with these weights; the given module stays unchanged.
 
-    Raises GrowError: G309, G310 where the file cannot be read; G322 where names or sizes are others than the
-    module's, or where only the class knows a value and the module is on meta.
+    Raises GrowError: G309, G310 if the file cannot be read; G322 if names or sizes differ from the module's,
+    or if the module is on meta and only its class knows a value.
     """
     state = read_state(given)
     tied = same_tensors(module)
@@ -36,23 +37,25 @@ def filled(module: nn.Module, given: Given) -> nn.Module:
     lacking = (names for names in tied if not any(name in state for name in names))
     problems = [f"it lacks {' or '.join(f'`{name}`' for name in names)}" for names in lacking]
     problems += [f"the module has no `{name}`" for name in state if name not in own]
-    made: dict[Tensor, Tensor] = {}
+    loaded: dict[Tensor, Tensor] = {}
     for names in tied:
-        found = [name for name in names if name in state]
-        if found:
-            tensor, problem = _fitting(found, own[found[0]], state)
+        present = [name for name in names if name in state]
+        if present:
+            tensor, problem = _fitting(present, own[present[0]], state)
             problems += [problem] if problem else []
-            made[own[found[0]]] = tensor
+            loaded[own[present[0]]] = tensor
     if problems:
         more = (f"and {len(problems) - SHOWN} more",) if len(problems) > SHOWN else ()
         message = f"the state dict does not fit this `{type(module).__name__}`"
         raise GrowError(Diagnostic("G322", message, notes=(*problems[:SHOWN], *more)))
-    copy: nn.Module = deepcopy(module, {id(old): new for old, new in (made | _computed(module)).items()})
+    copy: nn.Module = deepcopy(module, {id(old): new for old, new in (loaded | _computed(module)).items()})
     return copy
 
 
 def _fitting(names: list[str], own: Tensor, state: State) -> tuple[Tensor, str]:
-    """One tensor of the state dict in the type of the module's, and what is wrong with it."""
+    """One tensor of the state dict in the element type of the module's tensor, and the problem with it, if
+    any.
+    """
     first, *others = (state[name]() for name in names)
     if first.shape != own.shape or first.is_floating_point() != own.is_floating_point():
         given, wanted = (f"{list(t.shape)} of {str(t.dtype).removeprefix('torch.')}" for t in (first, own))
@@ -61,16 +64,16 @@ def _fitting(names: list[str], own: Tensor, state: State) -> tuple[Tensor, str]:
         if not torch.equal(first, other):
             return own, f"`{names[0]}` and `{name}` are one tensor in the module, and two in the state dict"
     device = "cpu" if own.is_meta else own.device
-    made = first.to(device, own.dtype)
+    converted = first.to(device, own.dtype)
     if isinstance(own, nn.Parameter):
-        return nn.Parameter(made, requires_grad=own.requires_grad), ""
-    return made, ""
+        return nn.Parameter(converted, requires_grad=own.requires_grad), ""
+    return converted, ""
 
 
 def _computed(module: nn.Module) -> dict[Tensor, Tensor]:
-    """What no state dict holds and a module on meta has no values of, from its class.
+    """Values of tensors that no state dict holds and that a module on meta lacks, as its class computes them.
 
-    Raises GrowError (G322) where that does not say them.
+    Raises GrowError (G322) if the class does not compute them.
     """
     stored = module.state_dict(keep_vars=True)
     absent = {n: b for n, b in _passing(module) if b.is_meta and n not in stored}
@@ -88,7 +91,7 @@ def _computed(module: nn.Module) -> dict[Tensor, Tensor]:
 
 
 def _passing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Buffers, and tensors that modules keep as plain attributes, by their names."""
+    """Buffers, and tensors that modules keep as plain attributes, with their names."""
     plain = (
         (f"{path}.{name}".lstrip("."), value)
         for path, part in module.named_modules()

@@ -1,4 +1,6 @@
-"""A class with weights as the passes see a model: its program, captured; tensors are read when asked for."""
+"""A class with weights as a model for the passes: its captured program, and tensors that are read on
+demand.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,10 @@ from growc.verification.feeds import named_arrays
 
 @dataclass
 class ClassModel(TorchModel):
-    """The program of a class; `holder` has the weights, `inputs` are what it was captured with.
+    """The program of a class.
 
-    tried: what other configs of the class come to, while one is looked for. decided: fields of the result's
-    config that the caller decides.
+    holder: the weights. inputs: the inputs of the capture. tried: outcomes of other configs of the class,
+    kept while a config is searched. decided: fields of the result's config that the caller sets.
     """
 
     __repr__ = brief
@@ -52,10 +54,10 @@ class ClassModel(TorchModel):
 
     @classmethod
     def at(cls, path: FilePath, example_inputs: object = None) -> Self:
-        """A checkpoint directory, or a config.json. `example_inputs`: by name, or the `.npz` file that has
-        them.
+        """The model of a checkpoint directory or a config.json.
 
-        Raises GrowError (G309, G310, G317, G323) where it cannot be read, or its class not captured.
+        example_inputs: inputs by name, or the `.npz` file that holds them. Raises GrowError (G309, G310,
+        G317, G323) if the path cannot be read or its class cannot be captured.
         """
         with quiet():
             holder = Opened.open(path) if path.is_dir() else Outlined.open(path)
@@ -63,38 +65,43 @@ class ClassModel(TorchModel):
                 return cls.of_holder(holder, guessed(holder.module))
             if isinstance(example_inputs, str | FilePath):
                 example_inputs = {n: to_torch(a) for n, a in named_arrays(FilePath(example_inputs)).items()}
-            given = tree_map_only(Tensor, single, _given(holder.module, example_inputs))
-            return cls.of_holder(holder, given)
+            inputs = tree_map_only(Tensor, single, _given(holder.module, example_inputs))
+            return cls.of_holder(holder, inputs)
 
     @classmethod
     def of_module(cls, module: nn.Module, example_inputs: Any = None) -> Self:
-        """A module of transformers; `example_inputs` as for `TorchModel.of`, caches among them left out.
+        """The model of a transformers module.
 
-        Raises GrowError (G309, G317, G321) where its class does not build it, or cannot be captured.
+        example_inputs: as for `TorchModel.of`; caches among them are left out. Raises GrowError (G309, G317,
+        G321) if the class does not build the module or cannot be captured.
         """
         from growc.checkpoint.classes.in_memory import Living
 
         if example_inputs is None:
             holder = Living.of(module)
             return cls.of_holder(holder, guessed(holder.module))
-        given = _given(module, example_inputs)
-        return cls.of_holder(Living.of(module, given), tree_map_only(Tensor, single, given))
+        inputs = _given(module, example_inputs)
+        return cls.of_holder(Living.of(module, inputs), tree_map_only(Tensor, single, inputs))
 
     @classmethod
     def of_holder(cls, holder: Holder, inputs: Mapping[str, Any]) -> Self:
-        """A class that runs on these inputs. Raises GrowError (G317) where it cannot be captured."""
+        """The model of a class, captured on these inputs. Raises GrowError (G317) if it cannot be
+        captured.
+        """
         captured = export(holder.module, (), inputs)
         return cls.of_captured(holder, inputs, captured)
 
     @classmethod
     def of_captured(cls, holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> Self:
-        """A class that was captured."""
+        """The model of a class that is already captured."""
         program = lower(captured, holder.stored_tensor, holder.has)
         return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
 
     def deciding(self, config: Mapping[str, Json]) -> Self:
-        """The same, with these values in the result's config. Raises GrowError (G200) for no field of it."""
-        fields, found = complete(self.holder.module, {}), dict[Path, object]()
+        """The model with these values in the result's config. Raises GrowError (G200) for an unknown
+        field.
+        """
+        fields, decided = complete(self.holder.module, {}), dict[Path, object]()
         for spelling, value in config.items():
             try:
                 value_at(fields, path := path_of(spelling))
@@ -103,16 +110,16 @@ class ClassModel(TorchModel):
                 remedy = f"did you mean `{near}`?" if near else "its config.json shows which there are"
                 kind = type(self.holder.module).__name__
                 raise wrong(f"the config of `{kind}` has no field `{spelling}`", remedy) from None
-            found[path] = value
-        return replace(self, decided=found)
+            decided[path] = value
+        return replace(self, decided=decided)
 
     def files(self, path: FilePath) -> list[FilePath]:
-        """The files that say what the model computes: config and weights of a directory."""
+        """The files that define what the model computes: config and weights of a directory."""
         return [home_of(path) / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
 
 
 def _given(module: nn.Module, example_inputs: object) -> dict[str, object]:
-    """Inputs of a forward by name, without caches."""
+    """Inputs of the module's forward by name, without caches."""
     args, kwargs = arguments(example_inputs)
     step = first_step(module, by_name(module, args, kwargs))
     return without_cache(module, kwargs=step) | step

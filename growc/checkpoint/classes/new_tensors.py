@@ -1,4 +1,4 @@
-"""From a plan to the tensors of a new checkpoint, each made when it is written."""
+"""The tensors of a new checkpoint, made from a plan when each of them is written."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 H = TypeVar("H", bound=Holder)
 
 MADE = ("makes", "scales")
-"""What a statement does to tensors of its units, where it only takes them."""
+"""Verbs of steps whose statements only take units, so that other tensors may take the same units."""
 
 
 @dataclass
 class GrownWeights(Generic[H]):
     """The weights of a result by the names of its class.
 
-    planned: by names of the class. module: the result's class, on meta. config: what it was built from.
-    factors: what makes up for numbers that the class computes from it. leads: for axes of tensors that
-    the program does not read, axes that change with them.
+    planned: plans by names of the class. module: the result's class, on meta. config: the config it was built
+    from. factors: compensation for numbers that the class computes from its config. leads: for axes of
+    tensors that the program does not read, axes that change with them.
     """
 
     source: H
@@ -56,30 +56,33 @@ class GrownWeights(Generic[H]):
     factors: Mapping[str, Factor] = field(default_factory=dict)
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
     carries: ClassVar[bool] = True
-    """Whether plans say by the names of the result what becomes of an optimizer's state."""
+    """Whether the plans name the result's tensors, so that an optimizer's state can be carried over."""
 
     @cached_property
     def first(self) -> dict[str, str]:
-        """For every name of a tensor of the result, the first of its names."""
+        """For every name of a tensor of the result, the tensor's first name."""
         return first_names(self.module)
 
     @cached_property
     def plans(self) -> dict[str, WeightPlan]:
-        """The plan of every tensor that a file is to have. Raises GrowError (G308)."""
+        """The plan of every tensor that is written.
+
+        Raises GrowError (G308) if a plan's shape differs from the class's.
+        """
         from transformers.modeling_utils import remove_tied_weights_from_state_dict
 
-        same = {name: names for names in same_tensors(self.module) for name in names}
+        tied = {name: names for names in same_tensors(self.module) for name in names}
         state = self.module.state_dict()
         shapes = {name: tuple(tensor.shape) for name, tensor in state.items()}
-        kept = remove_tied_weights_from_state_dict(dict(state), self.module)
-        found = {name: replace(self._plan_of(same[name]), name=name) for name in kept}
-        for name, plan in found.items():
+        stored = remove_tied_weights_from_state_dict(dict(state), self.module)
+        plans = {name: replace(self._plan_of(tied[name]), name=name) for name in stored}
+        for name, plan in plans.items():
             if plan.after != shapes[name] and name not in self.planned:
-                plan = found[name] = self._resized(plan, shapes[name])
+                plan = plans[name] = self._resized(plan, shapes[name])
             if plan.after != shapes[name]:
                 sizes = f"{list(plan.after)} by the plan and {list(shapes[name])} in its class"
                 raise GrowError(Diagnostic("G308", f"`{name}` would be {sizes}"))
-        return found
+        return plans
 
     @cached_property
     def unread(self) -> dict[str, WeightPlan]:
@@ -88,7 +91,7 @@ class GrownWeights(Generic[H]):
 
     @cached_property
     def unled(self) -> list[str]:
-        """Those of them that change, and no axis of others says with which units."""
+        """Tensors of `unread` that change although no axis of another tensor determines their units."""
         return [
             name
             for name, plan in self.unread.items()
@@ -97,7 +100,7 @@ class GrownWeights(Generic[H]):
         ]
 
     def _plan_of(self, names: list[str]) -> WeightPlan:
-        """What becomes of a tensor; one that the program does not use stays as it is."""
+        """The plan of a tensor. A tensor that the program does not use stays as it is."""
         planned = next((self.planned[name] for name in names if name in self.planned), None)
         if planned is not None:
             factor = self.factor(names)
@@ -112,16 +115,16 @@ class GrownWeights(Generic[H]):
         return WeightPlan(name, origin, "", shape, shape, (), copy_of=origin if origin != name else "")
 
     def _resized(self, plan: WeightPlan, shape: tuple[int, ...]) -> WeightPlan:
-        """The plan of a tensor that the program does not read, and its class makes as large as others.
+        """The plan of a tensor that the program does not read and that its class resizes along with others.
 
-        An axis takes the units that most of the axes take that change with it; where there are none, what is
-        new is zero, and what goes is the last.
+        An axis takes the units that most of the axes take that change with it. If there are none, new units
+        are zero and the last units are dropped.
         """
         if len(shape) != len(plan.before):
             return plan
         pairs = enumerate(zip(plan.before, shape, strict=True))
         changed = [(axis, old, new) for axis, (old, new) in pairs if old != new]
-        steps = tuple(step for one in changed for step in self._steps(plan.name, *one))
+        steps = tuple(step for change in changed for step in self._steps(plan.name, *change))
         return replace(plan, after=shape, steps=steps)
 
     def _steps(self, name: str, axis: int, old: int, new: int) -> tuple[AxisStep, ...]:
@@ -134,26 +137,28 @@ class GrownWeights(Generic[H]):
         return tuple(replace(step, axis=axis, next=None) for step in best)
 
     def _leading(self, name: str, axis: int, old: int, new: int) -> Iterator[tuple[AxisStep, ...]]:
-        for tensor, at in self.leads.get((name, axis), ()):
+        for tensor, lead_axis in self.leads.get((name, axis), ()):
             plan = self.planned.get(tensor)
-            if plan is None or plan.literal is not None or at < 0:
+            if plan is None or plan.literal is not None or lead_axis < 0:
                 continue
-            steps = tuple(step for step in plan.steps if step.axis == at)
-            sizes = plan.before[at], plan.after[at]
+            steps = tuple(step for step in plan.steps if step.axis == lead_axis)
+            sizes = plan.before[lead_axis], plan.after[lead_axis]
             if steps and sizes == (old, new) and all(step.verb in MADE for step in steps):
                 yield steps
 
     @cached_property
     def _read(self) -> frozenset[str]:
-        """Under which names the tensors lie that the program reads: what becomes of these, plans say."""
+        """The stored names of the tensors that the program reads; plans cover these."""
         return frozenset(self.source.stored[plan.copy_of or plan.source] for plan in self.planned.values())
 
     def factor(self, names: list[str]) -> Factor | None:
-        """What a tensor of these names takes, so that the class computes what was planned."""
+        """The factor for a tensor of these names with which the class computes what was planned."""
         return next((self.factors[name] for name in names if name in self.factors), None)
 
     def _before(self, name: str) -> str | None:
-        """Where an unused tensor of the result stands in the source: in the layer that its own comes from."""
+        """The source's name of an unused tensor of the result: in the layer from which the result's layer
+        comes.
+        """
         parts = name.split(".")
         for end in range(len(parts) - 1, 0, -1):
             origin = self._moves.get(tuple(parts[:end]))
@@ -164,22 +169,22 @@ class GrownWeights(Generic[H]):
 
     @cached_property
     def _moves(self) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """Prefixes of names, up to the number of a layer, with those of the layers that they come from."""
-        found: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Prefixes of names, up to the number of a layer, mapped to those of the layers they come from."""
+        moves: dict[tuple[str, ...], tuple[str, ...]] = {}
         for plan in self.planned.values():
             new, old = plan.name.split("."), (plan.copy_of or plan.source).split(".")
             for end, words in enumerate(zip(new, old, strict=False), start=1):
                 if len(new) == len(old) and all(word.isdigit() for word in words):
-                    found.setdefault(tuple(new[:end]), tuple(old[:end]))
-        return found
+                    moves.setdefault(tuple(new[:end]), tuple(old[:end]))
+        return moves
 
     @cached_property
     def _origins(self) -> dict[str, str]:
-        """The source's name of each tensor that plans name: layers that moved have others there."""
+        """The source's name of each tensor that plans name; layers that moved have other names there."""
         return {plan.source: plan.copy_of or plan.source for plan in self.planned.values()}
 
     def read(self, name: str) -> Array:
-        """A tensor of the source as plans name it."""
+        """A tensor of the source, by the name that plans use."""
         merged = self._merged.get(name)
         if merged is not None:
             return self._old(merged).whole().reshape(merged.before)
@@ -187,41 +192,41 @@ class GrownWeights(Generic[H]):
 
     @cached_property
     def _merged(self) -> dict[str, WeightPlan]:
-        """Tensors that plans name, and that are means."""
+        """Plans of means of several tensors, by the name that plans use."""
         return {plan.source: plan for plan in self.planned.values() if plan.mean_of}
 
     def _old(self, plan: WeightPlan) -> Rows:
-        """What the steps of a plan begin with."""
+        """The tensor to which the steps of a plan apply."""
         names = plan.mean_of or (plan.copy_of or plan.source,)
         return average([self.source.rows(name) or as_rows(self.source.read(name)) for name in names])
 
     def reads(self, name: str, rows: range) -> int:
-        """How many bytes of the source are read for some rows of a tensor of the result."""
-        seen = rows_read(self.plans[name], lambda one: self._stored_as(one).rows, rows)
-        return sum(count * self._stored_as(one).row_bytes for one, count in seen.items())
+        """The number of bytes of the source that are read for some rows of a tensor of the result."""
+        row_counts = rows_read(self.plans[name], lambda origin: self._stored_as(origin).rows, rows)
+        return sum(count * self._stored_as(origin).row_bytes for origin, count in row_counts.items())
 
     def _stored_as(self, name: str) -> Entry:
-        """What a tensor of the source is, as plans name it."""
+        """The stored entry of a tensor of the source, by the name that plans use."""
         return self.source.entry(self._origins.get(name, name))
 
     def origin(self, name: str) -> str:
-        """The source's name of the tensor that one of the result comes from."""
+        """The source's name of the tensor from which one of the result comes."""
         return self.plans[name].copy_of or self.plans[name].source
 
     def working(self, name: str) -> int:
-        """How many bytes making a tensor takes beside blocks of its rows."""
+        """The memory in bytes that making a tensor needs in addition to blocks of its rows."""
         return working_bytes(self.plans[name])
 
     def make(self, name: str) -> Rows:
         """One tensor of the result, by rows."""
         plan = self.plans[name]
         kind = DTYPES[self.source.entry(self.origin(name)).dtype]
-        made = planned(plan, np.zeros(plan.before, kind) if plan.zero else self._old(plan), self.read)
+        rows = planned(plan, np.zeros(plan.before, kind) if plan.zero else self._old(plan), self.read)
         factor = self.factors.get(name)
-        return made if factor is None or not factor.shift else made.then(factor.of)
+        return rows if factor is None or not factor.shift else rows.then(factor.of)
 
     def entry(self, name: str) -> Entry:
-        """What a file says of it: it keeps its elements' type."""
+        """Name, element type and shape of a tensor in its file. The element type is the source's."""
         return Entry(name, self.source.entry(self.origin(name)).dtype, self.plans[name].after)
 
 
@@ -233,32 +238,36 @@ def _kept(axis: int, old: int, new: int) -> AxisStep:
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
 class HeldResult(Result, Generic[H]):
-    """A finished compilation of a class. held: the class that stores the result, and its weights there."""
+    """A finished compilation of a class.
+
+    held: the class that stores the result, and its weights there.
+    """
 
     held: GrownWeights[H]
 
 
 def held_result(c: Result) -> HeldResult[H]:
-    """A finished compilation, of a class."""
+    """The compilation as a `HeldResult`; it must be one of a class."""
     assert isinstance(c, HeldResult), "a class was compiled"
     return c
 
 
 def parts(grown: GrownWeights[Opened] | GrownWeights[Outlined]) -> Iterator[Part]:
-    """What the files of a result hold; what the class does not take stays as it is. Of a config alone they
-    are the files that transformers makes for its class.
+    """The contents of a result's files; tensors that the class does not take stay as they are.
+
+    For a config alone, these are the files that transformers writes for its class.
     """
     entries = {name: grown.entry(name) for name in grown.plans}
     if isinstance(grown.source, Outlined):
         yield from in_file(grown.module, entries, grown.make)
         return
     names, checkpoint = grown.source.names, grown.source.checkpoint
-    if checkpoint.distributed:  # which has the names of the class
-        made = list(in_file(grown.module, entries, grown.make))
+    if checkpoint.distributed:  # its names are those of the class
+        class_parts = list(in_file(grown.module, entries, grown.make))
     else:
-        made = list(names.files(grown.module, entries, grown.make))
-    yield from made
-    taken = {entry.name for part in made for entry in part.entries}
+        class_parts = list(names.files(grown.module, entries, grown.make))
+    yield from class_parts
+    taken = {entry.name for part in class_parts for entry in part.entries}
     unused = [checkpoint.tensors[n].entry for n in names.unused if n not in taken]
     yield from as_they_are(unused, checkpoint.read)
 
@@ -272,7 +281,7 @@ def write_grown(
     ranks: Ranks = ALONE,
     done: Path | None = None,
 ) -> None:
-    """Write the result into a new folder, with the adapters that lie in the source."""
+    """Write the result into a new folder, with the adapters of the source."""
     checkpoint = grown.source.checkpoint
     write_checkpoint(
         folder,
@@ -292,15 +301,18 @@ def write_grown(
 
 
 def remarks(grown: GrownWeights[Opened], carried: Path | None = None) -> Iterator[str]:
-    """What became of the config, and of what no plan speaks of. carried: a file that is carried along."""
+    """Remarks on changed config fields, tensors that the class does not take, and files not carried over.
+
+    carried: a file that is carried over in another way.
+    """
     for name, after in grown.config.items():
         before = grown.source.checkpoint.config.get(name)
         if after != before and name in grown.source.checkpoint.config:
             yield f"config.json: `{name}` {before} -> {after}"
     if unused := grown.source.names.unused:
         yield f"{len(unused)} tensors that the class does not take are as they were: {', '.join(unused[:3])}"
-    left = [
+    not_carried = [
         p.name for p in grown.source.checkpoint.left() if carried is None or p.resolve() != carried.resolve()
     ]
-    if left:
-        yield f"not carried over: {', '.join(left[:6])}"
+    if not_carried:
+        yield f"not carried over: {', '.join(not_carried[:6])}"

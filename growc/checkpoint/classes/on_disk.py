@@ -1,4 +1,4 @@
-"""A checkpoint with the class that its config names: its tensors by the names of the class."""
+"""A checkpoint with the class that its config names; its tensors have the names of the class."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened(Holder):
-    """A checkpoint that can be read by its class; `stored` has names of the file."""
+    """A checkpoint that its class can read. The values of `stored` are names of the file."""
 
     checkpoint: Checkpoint
     names: ModuleNames
 
     @staticmethod
     def open(path: Path) -> Opened:
-        """Raises GrowError (G309, G310) where the directory is not what its class loads."""
+        """Open a directory. Raises GrowError (G309, G310) if it is not what its class loads."""
         from growc.dialects.transformers.classes import build, require_bounded
         from growc.dialects.transformers.computed_parameters import unstored
 
-        module = build(config_of(path))  # on meta, until its sizes are known to be those of the file
+        module = build(config_of(path))  # on meta until its sizes match the file's
         checkpoint = Checkpoint.open(path, module.state_dict())
         entries = {name: tensor.entry for name, tensor in checkpoint.tensors.items()}
         names = ModuleNames(module, entries, checkpoint.read)
         lacking = [
-            n for same in same_tensors(module) if not any(m in names.entries for m in same) for n in same
+            n
+            for tied in same_tensors(module)
+            if not any(name in names.entries for name in tied)
+            for n in tied
         ]
         require_bounded(module, lacking)
         computed = unstored(module, lacking)
@@ -49,36 +52,36 @@ class Opened(Holder):
         return Opened(module, stored, checkpoint.config, computing, checkpoint, names)
 
     def entry(self, name: str) -> Entry:
-        """As the file has it."""
+        """Name, element type and shape as the file states them."""
         return self.names.entries[self.stored[name]]
 
     def read(self, name: str) -> Array:
-        """From the file."""
+        """The tensor's values, from the file."""
         return self.names.read(self.stored[name])
 
     def rows(self, name: str) -> Rows | None:
-        """From the file, where it has parts of it."""
+        """The tensor's rows from the file, if the file has parts of it."""
         return self.names.rows(self.stored[name])
 
 
 def _stored(path: Path, module: nn.Module, names: ModuleNames) -> dict[str, str]:
     state = module.state_dict()
-    found: dict[str, str] = {}
-    for same in same_tensors(module):
-        there = [name for name in same if name in names.entries]
-        if not there:
-            raise _no_model(path, module, f"there is no `{same[0]}`")
-        for name in there:
+    stored: dict[str, str] = {}
+    for tied in same_tensors(module):
+        present = [name for name in tied if name in names.entries]
+        if not present:
+            raise _no_model(path, module, f"there is no `{tied[0]}`")
+        for name in present:
             if names.entries[name].shape != tuple(state[name].shape):
                 sizes = f"{list(names.entries[name].shape)}, and the config says {list(state[name].shape)}"
                 raise _no_model(path, module, f"`{name}` is {sizes}")
-        first, *others = there
+        first, *others = present
         elements = names.read(first).tobytes() if others else b""
         for name in others:
             if names.read(name).tobytes() != elements:
                 raise _parted(path, first, name)
-        found |= dict.fromkeys(same, first)
-    return found
+        stored |= dict.fromkeys(tied, first)
+    return stored
 
 
 def _no_model(path: Path, module: nn.Module, reason: str) -> GrowError:

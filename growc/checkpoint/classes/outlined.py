@@ -1,4 +1,6 @@
-"""A config.json by itself: the class that it names, and the sizes of its weights, whose values nobody has."""
+"""A config.json without weights: the class that it names, and the sizes of weights whose values are
+unknown.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outlined(Holder):
-    """A class without weights: only what it computes from the config, and whole numbers, have values."""
+    """A class without weights. Only tensors that it computes from the config, and whole numbers, have
+    values.
+    """
 
     remark = "planned without weights: equal values, which growc keeps equal, are not seen"
 
     @staticmethod
     def open(path: Path) -> Outlined:
-        """The class of a config.json. Raises GrowError (G309, G310) where it names none that can be built."""
+        """The class of a config.json. Raises GrowError (G309, G310) if it names no class that can be
+        built.
+        """
         config = read_json(path)
         require_bounded(build(config), ())
         module = build(config, constants=True)
@@ -37,12 +43,12 @@ class Outlined(Holder):
 
     @cached_property
     def tensors(self) -> Mapping[str, torch.Tensor]:
-        """The class's state: on meta what has no values."""
+        """The class's state; tensors without values are on the meta device."""
         state: Mapping[str, torch.Tensor] = self.module.state_dict(keep_vars=True)
         return state
 
     def entry(self, name: str) -> Entry:
-        """As a file would have it, in the type that the config names."""
+        """The entry that a file would have, in the element type that the config names."""
         import torch
 
         tensor = self.tensors[name]
@@ -51,12 +57,12 @@ class Outlined(Holder):
         return entry_of(name, torch.empty(tensor.shape, dtype=kind, device="meta"))
 
     def has(self, name: str) -> bool:
-        """Whether it is a number that no training changes."""
+        """Whether a tensor is a whole number, which no training changes."""
         tensor = self.tensors[name]
         return not tensor.is_meta and not tensor.is_floating_point()
 
     def read(self, name: str) -> Array:
-        """One tensor that has values. Raises GrowError (G310) for a weight."""
+        """One tensor with values. Raises GrowError (G310) for a weight."""
         if not self.has(name):
             message = f"the values of `{name}` are not known: a config.json says sizes alone"
             raise GrowError(Diagnostic("G310", message, help="name the directory that holds the weights"))

@@ -1,8 +1,8 @@
-"""Tensors of a class that the captured program does not read: what is said of them, and where exactness ends.
+"""Notes and gaps for tensors of a class that the captured program does not read.
 
-A class may read them for other inputs: pictures beside words, a mask. Nothing that was captured says what
-their units mean. One that the class resizes takes the units of axes that change with it; where there are
-none, new ones are zero.
+A class may read them for other inputs, such as images beside words, or a mask. The captured program does not
+tell what their units mean. A tensor that the class resizes takes the units of axes that change with it. If
+there are none, its new units are zero.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ REMEDY = "give inputs for which the class reads it (`--inputs`, in Python `examp
 
 
 def unread_notes(held: GrownWeights[Holder]) -> list[str]:
-    """What is said of those that their class resizes."""
+    """A note for each unread tensor that its class resizes."""
     kind = type(held.module).__name__
-    found = [name for name, plan in held.unread.items() if plan.steps]
-    return [f"`{name}` is as large as `{kind}` makes it: no input that was tried reads it" for name in found]
+    resized = [name for name, plan in held.unread.items() if plan.steps]
+    return [
+        f"`{name}` is as large as `{kind}` makes it: no input that was tried reads it" for name in resized
+    ]
 
 
 def unread_gaps(held: GrownWeights[Holder]) -> Iterator[Gap]:
-    """Where what stands in the places of tokens has other units, and what may stand there beside it has not:
-    nothing follows of what other inputs read, though some of it is as large as that was.
+    """The gap of a result whose embeddings have other units while unread tensors of their size stay
+    unchanged.
+
+    Unread tensors may compute what stands beside embedded tokens. Nothing is known about them, though some
+    are as large as the embeddings were.
     """
     if any(plan.steps and name not in held.unled for name, plan in held.unread.items()):
         return
@@ -43,10 +48,12 @@ follow: no input that was tried reads it"
 
 
 def _embedded(held: GrownWeights[Holder]) -> set[int]:
-    """How many units stood in the places of tokens, if other ones do now."""
+    """The number of units of the token embeddings before the plan; empty if the plan keeps them."""
     table = None
-    with suppress(AttributeError, NotImplementedError):  # a class need not know of its table
+    with suppress(AttributeError, NotImplementedError):  # a class need not name its embedding table
         table = getattr(held.module.get_input_embeddings(), "weight", None)
-    names = [held.first.get(name, name) for name, one in held.module.named_parameters() if one is table]
+    names = [
+        held.first.get(name, name) for name, parameter in held.module.named_parameters() if parameter is table
+    ]
     plans = [held.planned[name] for name in names if name in held.planned]
     return {plan.before[1] for plan in plans for step in plan.steps if step.axis == 1}

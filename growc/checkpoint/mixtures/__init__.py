@@ -1,1 +1,3 @@
-"""A dense checkpoint in the class of a mixture: its config, its tensors, and whether it computes the same."""
+"""A dense checkpoint in the class of a mixture of experts: config, tensors, and a check of the
+computation.
+"""

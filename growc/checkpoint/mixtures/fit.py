@@ -1,10 +1,12 @@
-"""Which config of a class is a planned mixture, and which of its tensors holds what.
+"""The search for a config of a class that holds a planned mixture, and for the contents of the class's
+tensors.
 
-Needs: the dense source as it was analysed, its networks, the class of the result. Gives: `Fitted`. The config
-begins with the fields of the source's that the class has too, and the class's own defaults. Fields that
-change the sizes of experts are set until these are as planned, then the one that says how many are chosen.
-Where the class computes something else still, fields are tried that the source does not have: switches, and
-numbers that are not one. Raises GrowError (G318) for what the class cannot hold.
+Input: the analysed dense source, its networks, and the class of the result. Output: `Fitted`.
+
+The config begins with the fields of the source's config that the class has too, and the class's own defaults.
+Fields that change the sizes of experts are set until the sizes are as planned. Then the field for the number
+of chosen experts is set. If the class still computes something else, fields that the source does not have are
+tried: switches, and numbers other than one. Raises GrowError (G318) for what the class cannot hold.
 """
 
 from __future__ import annotations
@@ -45,13 +47,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 OWN = ("architectures", "model_type", "transformers_version", "auto_map")
-"""What a config says of its class, and not of a model."""
+"""Fields of a config that describe its class rather than a model."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """module: the result's class, on meta. config: what it is built from. tensors: for names of its state the
-    source's names. held: of each mixture, what its tensors hold, by their names.
+    """The result of a search.
+
+    module: the result's class, on meta. config: the config it is built from. tensors: the source's name for
+    names of its state. held: for each mixture, the contents of its tensors by name.
     """
 
     module: nn.Module
@@ -61,12 +65,15 @@ class Fitted:
 
 
 class OtherwiseError(Exception):
-    """What the class computes otherwise, or has in other sizes."""
+    """The class computes something else than planned, or has other sizes."""
 
 
 @dataclass
 class Fit:
-    """One search. source: the dense model; mixtures: what its networks become; kind: the result's class."""
+    """One search.
+
+    source: the dense model. mixtures: the mixtures that replace its networks. kind: the result's class.
+    """
 
     source: Analysis
     model: ClassModel
@@ -76,7 +83,7 @@ class Fit:
     decided: Values = field(default_factory=dict)
 
     def run(self) -> Fitted:
-        """The config that is the plan. Raises GrowError (G318)."""
+        """The config that holds the plan. Raises GrowError (G318) if there is none."""
         first, values = dict(self.decided), list(self.sizes())
         reason = ""
         for more in (values, *([*values, one] for one in self.others(values))):
@@ -98,7 +105,7 @@ class Fit:
         return changed(own | kept | dtype, values)
 
     def analysed(self, values: Values) -> Analysis:
-        """The class with a config. Raises OtherwiseError where it does not take it."""
+        """The analysed class with a config. Raises OtherwiseError if the class does not accept it."""
         with Attempt() as attempt:
             config = self.config(values)
             module = build(config, constants=True)
@@ -110,7 +117,7 @@ class Fit:
     # ---- fields
 
     def sizes(self) -> Iterator[tuple[Field, object]]:
-        """Fields that make as many experts, of as many units, and choose as many as planned."""
+        """Fields that give the planned number of experts, their units, and the number of chosen experts."""
         try:
             start = self.analysed(self.decided)
         except OtherwiseError as error:
@@ -129,9 +136,9 @@ class Fit:
             if not axes:
                 message = f"`{self.kind.__name__}` has no experts that stand in a stack"
                 raise GrowError(Diagnostic("G318", message, help="`--class` names the class of a mixture"))
-            found = self.field_of(axes, wanted, values)
-            yield from found
-            values |= dict(found)
+            settings = self.field_of(axes, wanted, values)
+            yield from settings
+            values |= dict(settings)
         tops = set(map(fewest, start.axes.ranked))
         if tops != {first.top}:
             for path, value in self.whole(values):
@@ -140,16 +147,21 @@ class Fit:
                     return
 
     def axes(self, start: Analysis, kinds: Kinds, kind: str) -> dict[tuple[str, int], int]:
-        """The axes of one kind, of tensors of experts, with their sizes."""
+        """The axes of one kind of the experts' tensors, with their sizes."""
         uses = ((u, u.weight) for u in start.graph.uses())
-        found = ((w, kinds.of(u)) for u, w in uses if w is not None and w.floating)
-        own = ((w, axes) for w, axes in found if EXPERT in axes)
-        return {(w.name, k): w.shape[k] for w, axes in own for k, one in enumerate(axes) if one == kind}
+        kinds_of_weights = ((w, kinds.of(u)) for u, w in uses if w is not None and w.floating)
+        expert_weights = ((w, axes) for w, axes in kinds_of_weights if EXPERT in axes)
+        return {
+            (w.name, k): w.shape[k]
+            for w, axes in expert_weights
+            for k, axis_kind in enumerate(axes)
+            if axis_kind == kind
+        }
 
     def field_of(
         self, axes: Mapping[tuple[str, int], int], wanted: int, values: Values
     ) -> list[tuple[Field, object]]:
-        """The field that makes these axes as large as wanted, or as many times that as now."""
+        """The field that scales these axes from its current value to the wanted one."""
         for path, value in self.whole(values):
             if not isinstance(value, int) or any(size % value for size in axes.values()):
                 continue
@@ -162,12 +174,12 @@ class Fit:
         return []
 
     def whole(self, values: Values) -> Iterator[tuple[Field, object]]:
-        """Fields with whole numbers above zero that are not decided yet, those of the class alone first."""
-        found = [(p, v) for p, v in self.fields(values) if type(v) is int and v > 0 and p not in values]
-        yield from sorted(found, key=lambda pair: self.is_given(pair[0]))
+        """Undecided fields with positive whole numbers; fields that only the class has come first."""
+        candidates = [(p, v) for p, v in self.fields(values) if type(v) is int and v > 0 and p not in values]
+        yield from sorted(candidates, key=lambda pair: self.is_given(pair[0]))
 
     def others(self, values: Sequence[tuple[Field, object]]) -> Iterator[tuple[Field, object]]:
-        """Fields that the source's config does not have, with another value."""
+        """Fields that the source's config does not have, each with another value."""
         for path, value in self.fields(dict(self.decided) | dict(values)):
             if self.is_given(path):
                 continue
@@ -177,7 +189,7 @@ class Fit:
                 yield path, 1.0
 
     def fields(self, values: Values) -> list[tuple[Field, object]]:
-        """All fields of the class that are numbers."""
+        """All fields of the class that hold a number or a switch."""
         config = self.config(values)
         return list(leaves(complete(build(config), config)))
 
@@ -192,29 +204,33 @@ class Fit:
     # ---- what computes the same
 
     def fitted(self, values: Values) -> Fitted:
-        """What holds what with a config. Raises OtherwiseError where the class is not the plan."""
-        made = self.analysed(values)
-        holder = held_model(made).holder
+        """The contents of all tensors with a config. Raises OtherwiseError if the class does not compute the
+        plan.
+        """
+        analysis = self.analysed(values)
+        holder = held_model(analysis).holder
         stops = {mixture.network.gives for mixture in self.mixtures}
         match = Matching(stops, self.model.holder.stored, holder.stored)
-        if not match.whole(self.source.graph, made.graph):
+        if not match.whole(self.source.graph, analysis.graph):
             raise OtherwiseError(self.difference(match))
-        held = [self.placed(self.region(match, made, one), made, one) for one in self.mixtures]
-        there = {holder.first[name] for name in (*match.tensors, *(n for own in held for n in own))}
-        if left := [name for name, first in holder.first.items() if first not in there]:
-            raise OtherwiseError(f"nothing says what is to become of `{left[0]}`")
+        held = [
+            self.placed(self.region(match, analysis, mixture), analysis, mixture) for mixture in self.mixtures
+        ]
+        accounted = {holder.first[name] for name in (*match.tensors, *(n for own in held for n in own))}
+        if unaccounted := [name for name, first in holder.first.items() if first not in accounted]:
+            raise OtherwiseError(f"nothing says what is to become of `{unaccounted[0]}`")
         return Fitted(holder.module, holder.config, match.tensors, held)
 
     def region(self, match: Matching, made: Analysis, mixture: Mixture) -> Region:
-        """The part of the class that stands for a network. Raises OtherwiseError where there is none."""
+        """The part of the class that corresponds to a network. Raises OtherwiseError if there is none."""
         network = mixture.network
         gives = match.stands.get(network.gives)
         if gives is None:
             raise OtherwiseError(f"nothing in the class stands for `{network.gives.name}`")
         order = {v: k for k, node in enumerate(made.graph.nodes) for v in node.outputs}
         above = walk([gives], lambda v: () if v.producer is None else v.producer.operands)
-        found = [v for v in above if v in order and v.sizes == network.given.sizes and v is not gives]
-        for value in sorted(found, key=lambda v: -order[v]):
+        candidates = [v for v in above if v in order and v.sizes == network.given.sizes and v is not gives]
+        for value in sorted(candidates, key=lambda v: -order[v]):
             if match.match(network.given, value):
                 region = Region.of(made.graph, value, gives)
                 if region.whole:
@@ -222,11 +238,14 @@ class Fit:
         raise OtherwiseError(f"nothing in the class stands for `{network.given.name}`")
 
     def placed(self, region: Region, made: Analysis, mixture: Mixture) -> Mapping[str, Held]:
-        """What its tensors hold, so that it computes what the network does. Raises OtherwiseError."""
+        """Contents of a region's tensors with which it computes what the network does.
+
+        Raises OtherwiseError if there are none.
+        """
         network, kinds = mixture.network, Kinds(self.source)
         if (top := chosen(region, made)) != {mixture.top}:
-            said = " and ".join(map(str, sorted(top))) or "no"
-            raise OtherwiseError(f"it chooses {said} experts, and {mixture.top} are planned")
+            counts = " and ".join(map(str, sorted(top))) or "no"
+            raise OtherwiseError(f"it chooses {counts} experts, and {mixture.top} are planned")
         dense = Region.of(self.source.graph, network.given, network.gives)
         parts = [kinds.parts(mixture, use) for use in network.stacks]
         sources = [(one.kinds, one.shape) for one in parts]
@@ -239,7 +258,7 @@ class Fit:
         raise OtherwiseError("with every expert a copy of the network, it computes something else")
 
     def difference(self, match: Matching) -> str:
-        """Where the class is not the source, besides the networks."""
+        """A description of where the class differs from the source, apart from the networks."""
         one, other = match.stuck or (None, None)
         names = [
             f"`{v.name}`" if v.producer is None else f"`{v.producer.op}` at `{v.name}`"

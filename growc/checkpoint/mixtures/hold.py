@@ -1,7 +1,7 @@
 """A planned mixture in the class that a caller names: its config, and its weights by the names of the class.
 
-Needs: a finished compilation of a dense checkpoint whose recipe upcycles. Gives: the same with the class of
-its result. Raises GrowError (G200, G309, G318).
+Input: a finished compilation of a dense checkpoint whose recipe upcycles. Output: the same compilation with
+the class of its result. Raises GrowError (G200, G309, G318).
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from growc.recipe import syntax_tree as ast
 
 @dataclass
 class MixtureWeights(GrownWeights[H]):
-    """The weights of a mixture by the names of its class. dense: for names of tensors that stay the source's.
-    held: what tensors of mixtures hold; stacks, routers: for each of these the plans of its mixture.
+    """The weights of a mixture by the names of its class.
+
+    dense: the source's name for names of tensors that stay the source's. held: contents of the mixtures'
+    tensors. stacks, routers: for each of these tensors, the plans of its mixture.
     """
 
     carries = False
@@ -47,48 +49,50 @@ class MixtureWeights(GrownWeights[H]):
 
     @cached_property
     def plans(self) -> dict[str, WeightPlan]:
-        """A plan for every tensor of a file: of experts, one with the sizes that it has then."""
+        """A plan for every tensor of a file; plans of experts' tensors state only their sizes."""
         from transformers.modeling_utils import remove_tied_weights_from_state_dict
 
         kept = remove_tied_weights_from_state_dict(dict(self.module.state_dict()), self.module)
         dense = {self.first[name]: origin for name, origin in self.dense.items()}
-        made = {}
+        plans = {}
         for name in kept:
             origin = dense.get(self.first[name]) or self.stacks[name][0].source
             shape = self.held[name].shape if name in self.held else self.source.entry(origin).shape
-            made[name] = WeightPlan(name, origin, "", shape, shape, ())
-        return made
+            plans[name] = WeightPlan(name, origin, "", shape, shape, ())
+        return plans
 
     @property
     def unread(self) -> dict[str, WeightPlan]:
-        """None: all tensors of the class have a place."""
+        """Empty: all tensors of the class have a place."""
         return {}
 
     def working(self, name: str) -> int:
-        """Twice what it takes itself, where it holds experts: these are made as a whole."""
+        """The memory in bytes that making a tensor needs: twice its size if it holds experts, which are made
+        as a whole.
+        """
         return 2 * self.entry(name).nbytes if name in self.held else 0
 
     def make(self, name: str) -> Rows:
-        """One tensor of the result: the source's, or one that holds experts, as a whole."""
+        """One tensor of the result: the source's tensor, or experts' tensors made as a whole."""
         if name not in self.held:
             origin = self.origin(name)
             return self.source.rows(origin) or stored(self.source.read(origin))
         place, plans, router = self.held[name], self.stacks[name], self.routers[name]
         kind = DTYPES[self.entry(name).dtype]
         if place.router:
-            drawn = execute(router, np.zeros(router.before, np.float32))
-            return stored(place.filled({}, drawn).astype(kind))
+            scores = execute(router, np.zeros(router.before, np.float32))
+            return stored(place.filled({}, scores).astype(kind))
         stacks = {number: self.stack(plans[number]) for number in place.numbers}
         return stored(place.filled(stacks, np.zeros(0)).astype(kind))
 
     def stack(self, plan: WeightPlan) -> Array:
-        """A tensor of the network for each expert."""
-        made = execute(plan, self.source.read(plan.source).reshape(plan.before), self.source.read)
+        """A tensor of the network for each expert, stacked along a new first axis."""
+        grown = execute(plan, self.source.read(plan.source).reshape(plan.before), self.source.read)
         rank = len(self.source.entry(plan.source).shape)
-        return made.reshape(plan.after[0], *plan.after[-rank:])
+        return grown.reshape(plan.after[0], *plan.after[-rank:])
 
     def reads(self, name: str, rows: range) -> int:
-        """How many bytes of the source are read for some rows of a tensor of the result: for experts, all."""
+        """The number of bytes of the source that are read for some rows; for experts' tensors, all."""
         if name not in self.held:
             entry = self.entry(name)
             return len(rows) * entry.row_bytes
@@ -97,27 +101,30 @@ class MixtureWeights(GrownWeights[H]):
 
 
 def hold_mixture(c: Result) -> Result:
-    """The compilation with the class of its result."""
+    """The compilation with the class of its result.
+
+    Raises GrowError (G200, G309, G318).
+    """
     model, kind = held_model(c), named_class()
     if kind is None:
         remedy = "name one that transformers has: `--class transformers:NAME` (`model_class=` in Python)"
         raise wrong("`upcycle` of a checkpoint needs the class that holds the mixture", remedy)
     require_alone(c)
-    asked = [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]
-    planned = mixtures(c.first, asked)
+    upcyclings = [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]
+    planned = mixtures(c.first, upcyclings)
     with quiet():
-        found = Fit(c.first, model, planned, kind, c.outside, model.decided).run()
+        fitted = Fit(c.first, model, planned, kind, c.outside, model.decided).run()
     plans = {plan.source: plan for plan in c.plan.weights}
     routers = {_place(w.upcycled): plans[w.name] for w in c.graph.weights if w.upcycled and w.upcycled.router}
     stacks, drawn = dict[str, Sequence[WeightPlan]](), dict[str, WeightPlan]()
-    for mixture, held in zip(planned, found.held, strict=True):
+    for mixture, held in zip(planned, fitted.held, strict=True):
         own = [plans[use.name] for use in mixture.network.stacks]
         stacks |= dict.fromkeys(held, own)
         drawn |= dict.fromkeys(held, routers[mixture.statement, mixture.number])
-    every = {name: place for held in found.held for name, place in held.items()}
+    contents = {name: place for held in fitted.held for name, place in held.items()}
     holder: Holder = model.holder
     weights = MixtureWeights(
-        holder, found.module, {}, found.config, {}, {}, found.tensors, every, stacks, drawn
+        holder, fitted.module, {}, fitted.config, {}, {}, fitted.tensors, contents, stacks, drawn
     )
     written = sum(weights.entry(name).nbytes for name in weights.plans)
     note = f"the result is a `{kind.__name__}`; weights stand here by the names of the source"
@@ -131,7 +138,9 @@ def _place(mark: Upcycled | None) -> tuple[int, int]:
 
 
 def require_alone(c: Result) -> None:
-    """Raise GrowError (G309) where more is asked than a mixture, or of more than a directory."""
+    """Raise GrowError (G309) if the recipe asks for more than a mixture, or the checkpoint is more than a
+    directory.
+    """
     others = [b for b in c.statements if not isinstance(b.statement, ast.Upcycle | ast.Expect)]
     if others:
         message = "beside `upcycle`, a checkpoint takes no other statement"

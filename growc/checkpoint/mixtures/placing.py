@@ -1,9 +1,11 @@
-"""Where the tensors of a network stand in those of experts: found by trying, on random numbers.
+"""Find by trial, on random numbers, where a network's tensors stand in the tensors of experts.
 
-Needs: a network of the source, the region of a mixture that is to compute the same. Gives: for each stored
-tensor of the region the tensors of the network that stand in it, or that it is the router, or zero. Axes say
-which way round a tensor stands; in which order several stand in one, and whether end to end or in turns, is
-tried: with random weights in their places, and any router, the mixture must compute what the network does.
+Input: a network of the source, and the region of a mixture that must compute the same. Output: for each
+stored tensor of the region, the network's tensors that it holds, or that it is the router or zero.
+
+Kinds of axes determine a tensor's orientation. Several tensors in one may stand in any order, one after
+another or interleaved; these ways are tried. With random weights in their places and any router, the mixture
+must compute what the network does.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from growc.passes.edits import Mixture
 from growc.passes.upcycling.units import unit_numbers
 
 CLOSE = 1e-4
-"""What rounding leaves of a difference, relative to the largest number."""
+"""Largest difference that counts as rounding, relative to the largest number of the expected result."""
 
 EXPERT, INNER, OUTER = "efh"
-"""An axis of experts, of a network's inner units, and of what a network reads or makes."""
+"""Kinds of axes: experts, inner units of a network, and units that a network reads or makes."""
 
 
 class UnplacedError(Exception):
-    """Why no tensors of a mixture can hold those of a network."""
+    """No tensors of a mixture can hold those of a network; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,18 @@ class Parts:
 
 @dataclass(frozen=True)
 class Kinds:
-    """What the axes of a model's tensors are."""
+    """The kinds of the axes of a model's tensors."""
 
     analysis: Analysis
 
     def of(self, use: Value) -> str:
-        """A letter for each axis of a stored tensor."""
+        """A letter for the kind of each axis of a stored tensor."""
         axes = self.analysis.axes
         kinds = ""
         for space in axes.of(use):
             atoms = set(atoms_of([space]))
-            named = (EXPERT, self.named("experts")), (INNER, self.named("ffn"))
-            kinds += next((kind for kind, found in named if atoms & found), OUTER)
+            atoms_by_kind = (EXPERT, self.named("experts")), (INNER, self.named("ffn"))
+            kinds += next((kind for kind, role_atoms in atoms_by_kind if atoms & role_atoms), OUTER)
         return kinds
 
     def parts(self, mixture: Mixture, use: Value) -> Parts:
@@ -92,14 +94,17 @@ class Kinds:
         return Parts(use.weight.name, kinds, use.weight.shape, units, mixture.parts, factor)
 
     def named(self, name: str) -> set[Space]:
-        """The atoms of an axis."""
+        """The atoms of the axes of a role."""
         return set(atoms_of(s for axis in self.analysis.roles.axes.get(name, ()) for s in axis.spaces))
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a tensor of a mixture holds: tensors of the network by number, along which of its axes, end to end
-    or in turns. No numbers: it is zero. router: it scores experts. kinds: of its axes. sources: of theirs.
+    """The contents of a mixture's tensor.
+
+    numbers: the tensors of the network in it, in order; if empty, it is zero. turns: whether these are
+    interleaved rather than concatenated. router: whether it scores experts. kinds: the kinds of its axes.
+    sources: the kinds of the network tensors' axes.
     """
 
     kinds: str
@@ -110,7 +115,11 @@ class Place:
     sources: tuple[str, ...] = ()
 
     def filled(self, stacks: Mapping[int, Array], router: Array) -> Array:
-        """The tensor. stacks: by number, a network's tensor for each expert. router: outer units first."""
+        """The tensor's values.
+
+        stacks: by number, a network's tensor for each expert. router: scores, with outer units on the first
+        axis.
+        """
         if self.router:
             return np.ascontiguousarray(router if self.kinds == OUTER + EXPERT else router.T)
         if not self.numbers:
@@ -119,16 +128,16 @@ class Place:
         along = self.along
         if not self.turns:
             return np.concatenate(parts, axis=along)
-        made = np.stack(parts, axis=along + 1)
-        return made.reshape(self.shape)
+        interleaved = np.stack(parts, axis=along + 1)
+        return interleaved.reshape(self.shape)
 
     @property
     def along(self) -> int:
-        """The axis along which several stand."""
+        """The number of the axis along which several tensors stand."""
         return self.kinds.index(INNER) if INNER in self.kinds else self.kinds.index(OUTER)
 
     def turned(self, stack: Array, source: str) -> Array:
-        """One tensor of every expert with its axes as they are here."""
+        """One tensor of every expert with its axes in the order of this tensor."""
         have = EXPERT + source
         return stack.transpose([have.index(kind) for kind in self.kinds])
 
@@ -136,7 +145,10 @@ class Place:
 def places(
     region: Region, kinds: Kinds, sources: Sequence[tuple[str, tuple[int, ...]]], state: Collection[str]
 ) -> Iterator[dict[str, Place]]:
-    """Every way to hold the tensors of a network, by kinds and shapes of theirs. Raises UnplacedError."""
+    """Every way to hold the tensors of a network, given by kinds and shapes.
+
+    Raises UnplacedError if there is none.
+    """
     routers = {v.weight.name for v in kinds.analysis.roles.routers if v.weight is not None}
     uses = [v for v in region.uses if v.weight is not None and v.weight.name in state]
     empty = {v.weight.name: Place(kinds.of(v), v.weight.shape) for v in uses if v.weight is not None}
@@ -156,22 +168,27 @@ def places(
         raise UnplacedError(f"it has {len(flat)} places for {len(sources)} tensors of a network")
     several = [group[0][0] for group in slots if len(group) > 1]
     for order in permutations(range(len(sources))):
-        given = dict(zip(flat, order, strict=True))
-        if not all(_fits(empty[name], sources[k]) for (name, _), k in given.items()):
+        assignment = dict(zip(flat, order, strict=True))
+        if not all(_fits(empty[name], sources[k]) for (name, _), k in assignment.items()):
             continue
         for turns in product((False, True), repeat=len(several)):
-            made = dict(fixed)
+            contents = dict(fixed)
             for group in slots:
                 name = group[0][0]
-                numbers = tuple(given[slot] for slot in group)
-                held = tuple(sources[k][0] for k in numbers)
-                turn = dict(zip(several, turns, strict=True)).get(name, False)
-                made[name] = Place(empty[name].kinds, empty[name].shape, numbers, turn, sources=held)
-            yield made
+                numbers = tuple(assignment[slot] for slot in group)
+                own_kinds = tuple(sources[k][0] for k in numbers)
+                interleaved = dict(zip(several, turns, strict=True)).get(name, False)
+                contents[name] = Place(
+                    empty[name].kinds, empty[name].shape, numbers, interleaved, sources=own_kinds
+                )
+            yield contents
 
 
 def _count(name: str, place: Place, sources: Sequence[tuple[str, tuple[int, ...]]]) -> int:
-    """How many tensors of a network stand in a tensor."""
+    """The number of a network's tensors that a tensor holds.
+
+    Raises UnplacedError if it holds none.
+    """
     own = _sizes(place.kinds, place.shape)
     for kinds, shape in sources:
         size = dict(zip(kinds, shape, strict=True))
@@ -193,14 +210,14 @@ def _fits(place: Place, source: tuple[str, tuple[int, ...]]) -> bool:
 
 
 def chosen(region: Region, analysis: Analysis) -> set[int]:
-    """How many experts each ranking in a region chooses."""
+    """The numbers of experts that the rankings in a region choose."""
     return {fewest(node) for node in region.nodes if node in analysis.axes.ranked}
 
 
 def computes_the_same(
     network: Region, parts: Sequence[Parts], mixture: Region, held: Mapping[str, Place]
 ) -> bool:
-    """Whether a mixture of equal experts computes what the network does, whatever scores them."""
+    """Whether a mixture of equal experts computes what the network does, for random scores of experts."""
     random = np.random.default_rng(0)
     x = random.standard_normal([size[0] for size in network.given.sizes or ()]).astype(np.float32)
     tensors = {
@@ -213,7 +230,7 @@ def computes_the_same(
     stacks = {k: one.stack(tensors[one.name], count) for k, one in enumerate(parts)}
     copies = random.standard_normal((x.shape[-1], count // parts[0].count)).astype(np.float32)
     scores = copies.repeat(parts[0].count, axis=1)
-    found = mixture.computed(x, {name: place.filled(stacks, scores) for name, place in held.items()})
-    if expected is None or found is None or expected.shape != found.shape:
+    actual = mixture.computed(x, {name: place.filled(stacks, scores) for name, place in held.items()})
+    if expected is None or actual is None or expected.shape != actual.shape:
         return False
-    return bool(np.abs(found - expected).max() <= CLOSE * np.abs(expected).max())
+    return bool(np.abs(actual - expected).max() <= CLOSE * np.abs(expected).max())

@@ -1,4 +1,4 @@
-"""The part of a program between two values: its nodes, its stored tensors, and what it makes of numbers."""
+"""The part of a program between two values: its nodes, its stored tensors, and its evaluation on numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from growc.ir.walk import walk
 
 @dataclass(frozen=True)
 class Region:
-    """nodes: in order. given, gives: what it reads and makes. whole: whether nothing else comes in."""
+    """A part of a graph.
+
+    nodes: in order. given, gives: the value it reads and the value it makes. whole: whether it reads no other
+    value.
+    """
 
     graph: Graph
     given: Value
@@ -22,36 +26,37 @@ class Region:
 
     @staticmethod
     def of(graph: Graph, given: Value, gives: Value) -> Region:
-        """What lies between two values."""
+        """The region between two values."""
 
         def above(value: Value) -> list[Value]:
             node = value.producer
             return [] if value is given or value.known is not None or node is None else list(node.operands)
 
-        found = list(walk([gives], above))
-        inside = {v.producer for v in found if v is not given and v.known is None and v.producer}
-        fed = [v for v in found if v.producer is None and v.weight is None and v.known is None]
+        reached = list(walk([gives], above))
+        inside = {v.producer for v in reached if v is not given and v.known is None and v.producer}
+        fed = [v for v in reached if v.producer is None and v.weight is None and v.known is None]
         nodes = tuple(node for node in graph.nodes if node in inside)
         return Region(graph, given, gives, nodes, fed in ([], [given]))
 
     @property
     def uses(self) -> list[Value]:
-        """The uses of stored tensors in it, each once, in order."""
-        found = (v for node in self.nodes for v in node.operands if v.weight is not None)
-        return list(dict.fromkeys(found))
+        """The uses of stored tensors in the region, each once, in order."""
+        weights = (v for node in self.nodes for v in node.operands if v.weight is not None)
+        return list(dict.fromkeys(weights))
 
     def computed(self, given: Array, tensors: Mapping[str, Array]) -> Array | None:
-        """What it makes of numbers, with these stored tensors in place of its own; None if that cannot be
-        told.
+        """The value that the region makes of numbers, with these tensors in place of its stored ones.
+
+        None if it cannot be evaluated.
         """
-        there: dict[Value, Array] = {self.given: given}
+        values: dict[Value, Array] = {self.given: given}
         for node in self.nodes:
-            operands = [None if v is None else _numbers(v, there, tensors) for v in node.inputs]
-            made = self.graph.dialect.evaluate(node, operands)
-            if made is None:
+            operands = [None if v is None else _numbers(v, values, tensors) for v in node.inputs]
+            results = self.graph.dialect.evaluate(node, operands)
+            if results is None:
                 return None
-            there.update(zip(node.outputs, made, strict=True))
-        return there.get(self.gives)
+            values.update(zip(node.outputs, results, strict=True))
+        return values.get(self.gives)
 
 
 def _numbers(value: Value, there: Mapping[Value, Array], tensors: Mapping[str, Array]) -> Array | None:

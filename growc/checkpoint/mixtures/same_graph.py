@@ -1,8 +1,8 @@
-"""Which stored tensors of two programs are the same, found by how they are used, never by name.
+"""Match the stored tensors of two programs by their uses, never by name.
 
-Needs: the graphs of both. Gives: `Matching`, which goes up from the outputs of both at once: operators,
-attributes and constants must be equal. It stops where the source has one of some values (what networks give),
-and notes what stands there in the other program.
+Input: the graphs of both. Output: `Matching`, which walks up from the outputs of both in step. Operators,
+attributes and constants must be equal. The walk stops at given values of the source (the outputs of networks)
+and notes the value of the other program there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ Pair = tuple[Value, Value]
 
 @dataclass
 class Matching:
-    """stops: values of the source behind which programs may differ. there, here: the tensors of both classes'
-    states; other stored tensors are constants. stands: what stands for a stop. tensors: the source's tensor
-    for each of the other program's. stuck: where both differ.
+    """The correspondence of two programs.
+
+    stops: values of the source above which the programs may differ. here, there: names of the tensors in the
+    source's state and in the other's; other stored tensors are constants. stands: the other program's value
+    for each stop. tensors: the source's tensor for each of the other program's. stuck: the pair at which both
+    differ.
     """
 
     stops: Collection[Value]
@@ -34,16 +37,18 @@ class Matching:
     stuck: Pair | None = None
 
     def whole(self, source: Graph, other: Graph) -> bool:
-        """Whether all outputs of the source are computed alike."""
-        made = {value.name: value for value in other.outputs}
-        return all(value.name in made and self.match(value, made[value.name]) for value in source.outputs)
+        """Whether all outputs of the source are computed alike in the other program."""
+        by_name = {value.name: value for value in other.outputs}
+        return all(
+            value.name in by_name and self.match(value, by_name[value.name]) for value in source.outputs
+        )
 
     def match(self, one: Value, other: Value) -> bool:
-        """Whether two values are computed alike. What did not match leaves no trace but `stuck`."""
+        """Whether two values are computed alike. A failed match leaves no trace except `stuck`."""
         before = dict(self.stands), dict(self.tensors), set(self.seen)
-        todo = [(one, other)]
-        while todo:
-            pair = _unmoved(*todo.pop())
+        pending = [(one, other)]
+        while pending:
+            pair = _unmoved(*pending.pop())
             if pair in self.seen:
                 continue
             self.seen.add(pair)
@@ -52,11 +57,11 @@ class Matching:
                 self.stands, self.tensors, self.seen = before
                 self.stuck = pair
                 return False
-            todo += above
+            pending += above
         return True
 
     def above(self, one: Value, other: Value) -> list[Pair] | None:
-        """What must be computed alike for two values to be; None where they are not."""
+        """The pairs that must be computed alike for these two values to be; None if they are not."""
         if one in self.stops:
             return [] if self.stands.setdefault(one, other) is other else None
         if one.known is not None and other.known is not None:
@@ -68,7 +73,7 @@ class Matching:
         return _operands(one, one.producer, other, other.producer)
 
     def same_tensor(self, one: Weight | None, other: Weight | None) -> bool:
-        """Whether a tensor may stand for the other, and stands for no third one."""
+        """Whether one tensor may correspond to the other, and the other to no third one."""
         if one is None or other is None or one.shape != other.shape:
             return False
         if one.name in self.here and other.name in self.there:
@@ -78,7 +83,7 @@ class Matching:
 
 
 def _operands(one: Value, node: Node, other: Value, same: Node) -> list[Pair] | None:
-    """The operands of two equal operators in pairs."""
+    """The operands of two equal operators in pairs; None if the operators differ."""
     alike = node.op == same.op and _said(node) == _said(same) and len(node.inputs) == len(same.inputs)
     if not alike or node.outputs.index(one) != same.outputs.index(other):
         return None
@@ -93,7 +98,7 @@ def _said(node: Node) -> Mapping[str, str]:
 
 
 def _unmoved(one: Value, other: Value) -> Pair:
-    """Two values without what only passes them on."""
+    """Two values, each replaced by the one that operators with the trait SAME pass on."""
     return _source(one), _source(other)
 
 
