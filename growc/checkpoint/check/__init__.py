@@ -1,1 +1,1 @@
-"""Runs a checkpoint directory and its result, and compares their outputs."""
+"""Run a checkpoint directory and its result, and compare their outputs."""

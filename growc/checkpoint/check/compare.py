@@ -1,4 +1,4 @@
-"""Whether a grown checkpoint computes what its source does: both are loaded as a user loads them, and run."""
+"""Compare a grown checkpoint with its source: both are loaded as a user loads them, and run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.verification.verify import Comparison, Verification
 
 Case = Mapping[str, Any]
-"""Keyword arguments of a forward."""
+"""Keyword arguments of a forward call."""
 
 SEEDS = (0, 1)
 WAY = "Exported to ONNX, in onnxruntime"
@@ -47,11 +47,11 @@ def compare(
     exported: bool = True,
     ranks: Ranks = ALONE,
 ) -> Verification:
-    """Run both on the same cases: those of a `.npz` file, else drawn ones.
+    """Run both on the same cases: those of a `.npz` file, or else drawn ones.
 
-    With weights of 16 bits both compute in single precision as well: in 16 bits nearly all would be hidden.
-    exported: compare both as ONNX files too. ranks: who runs the cases, each of which is one process's.
-    Raises GrowError (G308, G403) where one cannot be loaded or run.
+    With 16-bit weights both also run in single precision, since rounding to 16 bits would hide nearly all
+    differences. exported: compare both as ONNX files too. ranks: the processes that run the cases; each case
+    is run by one. Raises GrowError (G308, G403) if one of both cannot be loaded or run.
     """
     before, after = load(source), load(result)
     narrow = Checkpoint.open(source, before.module.state_dict()).narrow
@@ -69,9 +69,10 @@ def compare(
 
 @dataclass(frozen=True)
 class CompareCases:
-    """The job of each process: every so many a case, by its number. home: the folder of the source's config.
-    narrow: whether there are weights of 16 bits. single: in single precision. other_class: whether the class
-    that a caller has named is that of the result alone.
+    """The job of each process: it compares the cases of its share.
+
+    home: the folder of the source's config. narrow: whether there are 16-bit weights. single: run in single
+    precision. other_class: whether the class that a caller named is the result's alone.
     """
 
     ports: Ports
@@ -84,7 +85,7 @@ class CompareCases:
     other_class: bool = field(default_factory=are_results_alone)
 
     def __call__(self, rank: int, size: int) -> Comparison | None:
-        """What its cases show, the source's own rounding among that; None where it has none."""
+        """The comparison on the process's cases, with the source's own rounding; None if it has no cases."""
         kind = torch.float32 if self.single else None
         if self.other_class:
             name_results_alone()
@@ -95,9 +96,9 @@ class CompareCases:
     def own(
         self, before: Loaded, after: Loaded, cases: Sequence[Case], rank: int, size: int
     ) -> Comparison | None:
-        """The same, with all in memory."""
+        """The comparison on the process's cases, with both models loaded."""
         if self.narrow and not (before.whole or self.single):
-            cases = cases[:1]  # of large ones most are run in single precision
+            cases = cases[:1]  # large models run most cases in single precision only
         if not (mine := cases[rank::size]):
             return None
         moved: Callable[[], Loaded] = partial(load, self.source, torch.float32, moves=True)
@@ -112,15 +113,15 @@ class CompareCases:
 
 
 def _joined(found: Sequence[Comparison | None]) -> Comparison:
-    """What all processes have seen."""
-    first, *others = (one for one in found if one is not None)
+    """The comparisons of all processes, joined."""
+    first, *others = (comparison for comparison in found if comparison is not None)
     for other in others:
         first.join(other)
     return first
 
 
 def _others(source: Path, own: Loaded, narrow: bool) -> list[Callable[[], Loaded]]:
-    """The source in other ways: with its weights moved by their last place, and with wider numbers."""
+    """The source run in other ways: with its weights moved by their last place, and in wider numbers."""
     wide = [] if narrow or not own.whole else [partial(load, source, torch.float64)]
     return [partial(load, source, moves=True), *wide]
 
@@ -133,21 +134,23 @@ def _measured(
     cases: Sequence[Case],
     narrow: bool,
 ) -> Comparison:
-    """How far `after` is from `before`, and `others` from it, of which one is in memory at a time."""
+    """The differences of `after` from `before`, and of `others` from `before`; only one of `others` is loaded
+    at a time.
+    """
     maps, rounding = ports.input_maps(), Rounding(slack=NARROW_SLACK if narrow else SLACK)
-    found = Comparison(ports.output_maps(), ports.renamed, ports.logits, rounding)
+    comparison = Comparison(ports.output_maps(), ports.renamed, ports.logits, rounding)
     expected = [before.run(case) for case in cases]
     for case, outputs in zip(cases, expected, strict=True):
         grown = after.run({name: _moved(value, maps.get(name, ())) for name, value in case.items()})
-        found.add(outputs, grown)
+        comparison.add(outputs, grown)
     for other in others:
         _add_rounding(rounding, other(), cases, expected)
-    return found
+    return comparison
 
 
 def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
-    """Cases that both can run, a batch of one row among them where the model takes it."""
-    numbered = {n: m for n, found in ports.input_maps().items() for m in found if isinstance(m, NumberMap)}
+    """Cases that both can run, with a batch of one row if the model accepts it."""
+    numbered = {n: m for n, maps in ports.input_maps().items() for m in maps if isinstance(m, NumberMap)}
     module = build(config_of(result if ports.narrower else source))
     cases: list[Case] = []
     for seed in SEEDS:
@@ -165,19 +168,19 @@ def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Cas
 
 
 def _read(path: Path, source: Path) -> list[Case]:
-    """The case in a file: an array for every argument that drawn inputs have, where any are known."""
-    given = {name: to_torch(array) for name, array in named_arrays(path).items()}
+    """The case in a file: an array for every argument of drawn inputs, if these are known."""
+    arrays = {name: to_torch(array) for name, array in named_arrays(path).items()}
     module = build(config_of(source))
     wanted = _known(module)
-    absent = [n for n, value in wanted.items() if isinstance(value, torch.Tensor) and n not in given]
-    if "input_ids" not in given and absent:
+    absent = [n for n, value in wanted.items() if isinstance(value, torch.Tensor) and n not in arrays]
+    if "input_ids" not in arrays and absent:
         message = f"`{path}` lacks inputs of the model"
         raise GrowError(Diagnostic("G403", message, notes=(f"inputs: {', '.join(wanted)}",)))
-    return [given | without_cache(module, kwargs=given)]
+    return [arrays | without_cache(module, kwargs=arrays)]
 
 
 def _known(module: nn.Module) -> Case:
-    """Inputs of which names and kinds are known, if any are."""
+    """Inputs with known names and kinds; empty if there are none."""
     with contextlib.suppress(GrowError):
         return example_inputs(module)
     return {}
@@ -194,28 +197,28 @@ def _moved(value: Any, maps: Sequence[Any]) -> Any:
 
 
 def _add_rounding(found: Rounding, other: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> None:
-    """The source beside itself, run in another way."""
+    """Add to the rounding how the source, run in another way, differs from itself."""
     for case, outputs in zip(cases, expected, strict=True):
         try:
-            seen = other.run(case)
+            repeated = other.run(case)
         except RuntimeError as error:
             found.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
             break
-        found.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in seen.items()})
+        found.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in repeated.items()})
 
 
 def _exported(
     ports: Ports, before: Loaded, after: Loaded, case: Mapping[str, Any], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """The fields of a measurement that this one stands beside, or a note why there is none."""
+    """Fields of a measurement for the comparison as ONNX files, or a note why there is none."""
     if not (before.whole and after.whole):
         return {"notes": (*notes, "not compared as ONNX files: an exporter needs all weights in memory")}
     with Attempt() as attempt, scratch_folder() as name:
         files = [
             _export(loaded, case, name / f"{number}.onnx") for number, loaded in enumerate((before, after))
         ]
-        found = OnnxFile().verify(ports, files[0], files[1], None, lambda *_: None)
-        return {"beside": {WAY: found}}
+        verification = OnnxFile().verify(ports, files[0], files[1], None, lambda *_: None)
+        return {"beside": {WAY: verification}}
     error = attempt.error  # an exporter raises whatever a model leads it to
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
     reason = error.diagnostics[0].message if isinstance(error, GrowError) else reason
@@ -223,15 +226,15 @@ def _exported(
 
 
 def _export(loaded: Loaded, case: Mapping[str, Any], path: Path) -> Path:
-    given = loaded.fitting(case)
-    outputs = list(loaded.run(given))
-    tensors = [name for name, value in given.items() if isinstance(value, torch.Tensor)]
+    inputs = loaded.fitting(case)
+    outputs = list(loaded.run(inputs))
+    tensors = [name for name, value in inputs.items() if isinstance(value, torch.Tensor)]
     with quiet():
         torch.onnx.export(
             loaded.module,
             (),
             path,
-            kwargs=given,
+            kwargs=inputs,
             input_names=tensors,
             output_names=outputs,
             dynamo=True,

@@ -1,6 +1,7 @@
-"""A checkpoint with 16-bit weights and its result once more in single precision, where nothing is rounded.
+"""Write copies of a checkpoint with 16-bit weights and of its result in single precision, which needs no
+rounding.
 
-What storing weights in 16 bits costs hides whatever is smaller.
+Rounding weights to 16 bits hides all smaller differences.
 """
 
 from __future__ import annotations
@@ -19,14 +20,16 @@ from growc.verification.rounding import COPY_BYTES
 
 
 def _single(stored: Readable) -> Readable:
-    """A tensor whose 16-bit numbers are read as wider ones."""
+    """A tensor whose 16-bit numbers are read as single precision."""
     if stored.entry.dtype not in NARROW:
         return stored
     return Readable(replace(stored.entry, dtype="F32"), lambda: stored.read().astype(np.float32))
 
 
 def write_in_single(grown: GrownWeights[Opened], folder: Path) -> tuple[Path, Path] | None:
-    """The source and the result in single precision; nothing, where that is no other or takes too much."""
+    """The source and the result in single precision; None if the source has no 16-bit weights or it takes too
+    much space.
+    """
     source = grown.source.checkpoint
     if not source.narrow or 4 * sum(grown.entry(name).elements for name in grown.plans) > COPY_BYTES:
         return None

@@ -1,7 +1,7 @@
-"""Running checkpoints by their classes: what they compute, loaded as a user loads them.
+"""Run checkpoints by their classes, loaded as a user loads them.
 
-Large ones are run without ever being in memory as a whole: each weight is read when an operator takes it,
-then dropped.
+Large checkpoints are run without being in memory as a whole: each weight is read when an operator takes it,
+and then dropped.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.storage import StorageReader
 
 WHOLE = 1 << 29
-"""No weights of more bytes than these are loaded at a time."""
+"""Largest size in bytes of weights that are loaded as a whole."""
 
 
 class Streaming(TorchFunctionMode):
-    """While it is entered, parameters of a module on meta are those of a checkpoint wherever they are used.
+    """A mode in which parameters of a module on meta are read from a checkpoint wherever they are used.
 
-    typed: what is made of each stored tensor.
+    typed: converts each stored tensor.
     """
 
     def __init__(self, opened: Opened, typed: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -51,7 +51,7 @@ class Streaming(TorchFunctionMode):
         self._opened, self._typed = opened, typed
         state: Mapping[str, torch.Tensor] = opened.module.state_dict(keep_vars=True)
         self._names = {tensor: name for name, tensor in state.items()}
-        for name, tensor in state.items():  # what asks for a type without an operator sees the stored one
+        for name, tensor in state.items():  # for code that asks for a type without an operator
             tensor.data = self._typed(without_data(opened.names.entries[opened.stored[name]]))
 
     def __torch_function__(
@@ -75,7 +75,7 @@ class Streaming(TorchFunctionMode):
 class Loaded:
     """A checkpoint that can be run, in evaluation mode.
 
-    weights: entered to run it; where they stay on disk, the module is on meta.
+    weights: a context in which it is run. If the weights stay on disk, the module is on meta.
     """
 
     module: nn.Module
@@ -83,11 +83,11 @@ class Loaded:
 
     @property
     def whole(self) -> bool:
-        """Whether all of it is in memory."""
+        """Whether all weights are in memory."""
         return not isinstance(self.weights, Streaming)
 
     def run(self, inputs: Mapping[str, Any]) -> Feeds:
-        """The outputs by name; 16-bit numbers as float32."""
+        """The outputs by name; 16-bit numbers become float32."""
         with torch.no_grad(), self.weights:
             outputs = self.module(**self.fitting(inputs))
         leaves, _ = tree_flatten_with_path(outputs)
@@ -98,7 +98,7 @@ class Loaded:
         }
 
     def fitting(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """The inputs, real ones with the model's own element type."""
+        """The inputs, with real numbers in the model's own element type."""
         kind = next((p.dtype for p in self.module.parameters() if p.is_floating_point()), torch.float32)
         return {
             name: value.to(kind) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
@@ -107,10 +107,10 @@ class Loaded:
 
 
 def load(path: Path, kind: torch.dtype | None = None, *, moves: bool = False) -> Loaded:
-    """A checkpoint by its class, as it is stored or with all real numbers of another type.
+    """A checkpoint loaded by its class, as it is stored or with all real numbers of another type.
 
-    moves: its weights are moved by half a unit of the last place that they are stored with. Raises GrowError
-    (G403) where the class does not load it, (G308) where tensors are missing or do not fit.
+    moves: move its weights by half a unit of the last place of their stored type. Raises GrowError: G403 if
+    the class does not load it, G308 if tensors are missing or do not fit.
     """
     files = weight_files(path)
     if sum(file.stat().st_size for file in files) > WHOLE:
@@ -132,14 +132,14 @@ def load(path: Path, kind: torch.dtype | None = None, *, moves: bool = False) ->
         message = f"`{chosen.__name__}` does not load `{path}`"
         raise GrowError(Diagnostic("G403", message, notes=(reason,))) from error
     for problem in ("missing_keys", "mismatched_keys", "error_msgs"):
-        if found := report.get(problem):
+        if keys := report.get(problem):
             message = f"`{chosen.__name__}` does not find all of its weights in `{path}`"
-            raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, found))[:3]}",)))
+            raise GrowError(Diagnostic("G308", message, notes=(f"{problem}: {sorted(map(str, keys))[:3]}",)))
     return Loaded((_retyped(module, kind, moves=True) if moves else module).eval())
 
 
 def _retyped(module: nn.Module, kind: torch.dtype | None, *, moves: bool) -> nn.Module:
-    """A module with its weights moved, and of another type."""
+    """A module with its weights moved, and in another element type."""
     for parameter in module.parameters() if moves else ():
         parameter.data = _typed(parameter.data, kind, moves=True)
     return module if kind is None else module.to(kind)
@@ -148,7 +148,7 @@ def _retyped(module: nn.Module, kind: torch.dtype | None, *, moves: bool) -> nn.
 def _gathered(path: Path) -> nn.Module:
     """The class of a distributed checkpoint with its weights, as torch loads them into one process.
 
-    Raises GrowError: G403 where it does not, G310 for files that are no such checkpoint.
+    Raises GrowError: G403 if torch does not load them, G310 if the files are no such checkpoint.
     """
     from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.checkpoint.state_dict_loader import load
@@ -164,7 +164,9 @@ def _gathered(path: Path) -> nn.Module:
             if name in state:
                 state[name].data = state[name].to(without_data(tensor.entry).dtype)
         nested: dict[str, object] = reduce(lambda inner, word: {str(word): inner}, reversed(prefix), state)
-        with warnings.catch_warnings(action="ignore", category=UserWarning):  # that it is one process
+        with warnings.catch_warnings(
+            action="ignore", category=UserWarning
+        ):  # torch warns that there is one process
             load(nested, storage_reader=_checked_reader(saved), no_dist=True)
         module.load_state_dict(state, assign=True)
     except GrowError:
@@ -177,14 +179,14 @@ def _gathered(path: Path) -> nn.Module:
 
 
 def _typed(tensor: torch.Tensor, kind: torch.dtype | None, *, moves: bool) -> torch.Tensor:
-    """A stored tensor with real numbers of a type, if there is one."""
+    """A stored tensor, moved if asked, with real numbers in the given type if there is one."""
     if moves and tensor.device.type != "meta":
         tensor = moved(tensor)
     return tensor if kind is None or not tensor.is_floating_point() else tensor.to(kind)
 
 
 def _checked_reader(saved: Distributed) -> StorageReader:
-    """torch's reader of a folder, with the metadata that was checked: its own runs what a pickle says."""
+    """torch's reader of a folder with the checked metadata; its own reader would run code of the pickle."""
     from torch.distributed.checkpoint.filesystem import FileSystemReader
 
     from growc.checkpoint.files.distributed_metadata import as_torch_has_it

@@ -1,1 +1,1 @@
-"""Reads and writes the files of a checkpoint: safetensors, shards, pickles, adapters."""
+"""Readers and writers of a checkpoint's files: safetensors, shards, pickles, adapters."""

@@ -1,4 +1,4 @@
-"""A checkpoint directory, opened: its config, and every tensor by name, none of them read."""
+"""An opened checkpoint directory: its config, and every tensor by name, not yet read."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 HOLDERS = frozenset(
     (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".gguf", ".onnx", ENDING)
 )
-"""Endings of files that hold weights, or the state of a training: of the source, and not of the result."""
+"""Endings of files with the source's weights or training state, which the result does not take over."""
 
 STATE = frozenset(("trainer_state.json",))
-"""Other files that belong to a training that has been."""
+"""Names of other files that describe a finished training."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A directory with `config.json` and weights, which may lie in a folder of their own.
+    """A directory with `config.json` and weights; the weights may be in a folder of their own.
 
-    tensors: in the order of the files, and in each as they lie there. metadata: of the first file.
-    distributed: the folder of a distributed checkpoint, where it is one; `prefix`: the path of the weights.
+    tensors: in the order of the files, and within a file in its order. metadata: that of the first file.
+    distributed: the folder's distributed checkpoint, if it is one. prefix: the path of the weights in it.
     """
 
     path: Path
@@ -52,9 +52,9 @@ class Checkpoint:
 
     @staticmethod
     def open(path: Path, names: Collection[str] = ()) -> Checkpoint:
-        """A checkpoint of a class whose state has these names.
+        """The checkpoint of a class whose state has these names.
 
-        Raises GrowError (G310) where it is no checkpoint, or where a part of it is missing or damaged.
+        Raises GrowError (G310) if it is no checkpoint, or if a part of it is missing or damaged.
         """
         home, config = home_of(path), config_of(path)
         files = weight_files(path)
@@ -65,31 +65,33 @@ class Checkpoint:
         tensors: dict[str, Readable] = {}
         metadata: dict[str, str] = {}
         for file, promised in files.items():
-            found, said = read_tensors(file)
-            metadata = metadata or said
-            absent = next((name for name in promised if name not in found), None)
+            readables, file_metadata = read_tensors(file)
+            metadata = metadata or file_metadata
+            absent = next((name for name in promised if name not in readables), None)
             if absent is not None:
                 raise unreadable(file, f"the index says that it holds `{absent}`")
-            tensors |= {name: found[name] for name in promised or found}
+            tensors |= {name: readables[name] for name in promised or readables}
         return Checkpoint(home, config, tensors, metadata or {"format": "pt"})
 
     @property
     def narrow(self) -> bool:
-        """Whether there are real numbers of 16 bits."""
+        """Whether any tensor holds real numbers of 16 bits."""
         return any(tensor.entry.dtype in NARROW for tensor in self.tensors.values())
 
     def read(self, name: str) -> Array:
-        """One tensor."""
+        """One tensor's values."""
         return self.tensors[name].read()
 
     def carried(self) -> Iterator[Path]:
-        """The other files and folders of the directory that the result takes over as they are."""
+        """The directory's other files and folders that the result takes over unchanged."""
         for place in sorted(self.path.iterdir()):
             if not place.name.startswith(".") and not self.is_left(place):
                 yield place
 
     def left(self) -> Iterator[Path]:
-        """The files that hold weights or states of the source in another form, which no longer hold true."""
+        """Files that the result does not take over and does not write anew: other forms of weights and
+        states.
+        """
         written = (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS, WEIGHTS + INDEX, PICKLED + INDEX)
         weights = [] if self.distributed else weight_files(self.path)
         own = {*weights, *self.path.glob("*" + ENDING), *(self.path / name for name in written)}
@@ -100,7 +102,7 @@ class Checkpoint:
         yield from (p for p in sorted(below) if p.parent != self.path and self.is_strange(p))
 
     def is_strange(self, place: Path) -> bool:
-        """Whether a file or folder is a link out of the directory, or around in it, or cannot be copied."""
+        """Whether a place is a link that leaves the directory or loops inside it, or cannot be copied."""
         inside = stays_with(self.path / CONFIG, place)
         if place.is_dir():
             above = Path(os.path.realpath(place.parent))
@@ -108,7 +110,7 @@ class Checkpoint:
         return not inside or not place.is_file()
 
     def is_left(self, place: Path) -> bool:
-        """Whether the result does not take a file or folder over."""
+        """Whether the result does not take over a file or folder."""
         if self.is_strange(place):
             return True
         if place.is_dir():
@@ -118,33 +120,33 @@ class Checkpoint:
 
 
 def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:
-    """The tensors of a file by name, none of them read, and its metadata."""
+    """The tensors of a file by name, not yet read, and the file's metadata."""
     with foreign(file, "a file of weights"):
         return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
 
 
 def config_of(path: Path) -> dict[str, Any]:
-    """What the `config.json` in a directory says. Raises GrowError (G310) where there is no such JSON."""
+    """The contents of a directory's `config.json`. Raises GrowError (G310) if it is missing or no JSON."""
     return read_json(home_of(path) / CONFIG)
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """An object from a file. Raises GrowError (G310)."""
+    """The JSON object in a file. Raises GrowError (G310) if there is none."""
     if not path.exists():
         remedy = "`--model DIR` names the folder that has it" if is_distributed(path.parent) else ""
         raise GrowError(Diagnostic("G310", f"`{path.parent}` has no `{path.name}`", help=remedy))
     with foreign(path, "JSON"):
         require("json_bytes", f"`{path}` has", path.stat().st_size)
-        found = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(found, dict):
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(parsed, dict):
         raise unreadable(path, "it is no JSON object")
-    return found
+    return parsed
 
 
 def weight_files(path: Path) -> dict[Path, tuple[str, ...]]:
-    """The files of the weights, and what an index says is in each (nothing, where there is no index).
+    """The files of the weights, each with the names that an index places in it; without an index, none.
 
-    Weights as safetensors go before pickled ones, as they do where models are loaded.
+    Weights as safetensors go before pickled ones, in the order in which transformers loads models.
     """
     for name in (WEIGHTS, PICKLED):
         single, index = path / name, path / (name + INDEX)

@@ -1,7 +1,7 @@
-"""Checkpoints of torch.distributed (`.metadata` and `.distcp` files), read by what their metadata says.
+"""Checkpoints of torch.distributed (`.metadata` and `.distcp` files), read as their metadata says.
 
-Tensors lie there in pieces, as the processes of a training had them, beside other entries: the state of an
-optimizer, steps, schedules. No code in such files is run.
+Tensors are stored in pieces, one from each process of a training. Beside them are other entries: the state of
+an optimizer, steps, schedules. No code in such files is run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Distributed:
-    """One such folder: tensors and other values by their keys, and the path of each key."""
+    """One distributed checkpoint: tensors and other values by their keys, and the path of each key."""
 
     folder: Path
     tensors: Mapping[str, Cut]
@@ -37,14 +37,18 @@ class Distributed:
 
     @staticmethod
     def open(folder: Path) -> Distributed:
-        """Raises GrowError (G310) where it cannot be read, names files elsewhere, or has code in it."""
+        """Open a folder. Raises GrowError (G310) if it is unreadable, names files elsewhere, or holds
+        code.
+        """
         from growc.checkpoint.files.distributed_metadata import read_metadata
 
         with foreign(folder / METADATA, "the metadata of a distributed checkpoint"):
             return Distributed(folder, *read_metadata(folder / METADATA))
 
     def prefix_of(self, names: Collection[str]) -> KeyPath:
-        """The path below which the tensors of these names lie. Raises GrowError (G310) but for one."""
+        """The path under which the tensors of these names are stored. Raises GrowError (G310) unless there is
+        just one.
+        """
         place, wanted = self.folder / METADATA, set(names)
         counts = Counter(self.paths[key][:-1] for key in self.tensors if self.paths[key][-1] in wanted)
         best = [prefix for prefix, count in counts.items() if count == max(counts.values())]
@@ -59,47 +63,51 @@ class Distributed:
         raise unreadable(place, f"it has no `{first}` of the class{hint}")
 
     def below(self, prefix: KeyPath) -> dict[str, Readable]:
-        """The tensors right below a path by the last part of theirs, none of them read."""
+        """The tensors directly under a path, by the last part of their own paths, not yet read."""
         keys = {str(self.paths[key][-1]): key for key in self.tensors if self.paths[key][:-1] == prefix}
         return {name: Readable(self.entry(key, name), partial(self.array, key)) for name, key in keys.items()}
 
     def entry(self, key: str, name: str = "") -> Entry:
-        """What a tensor is. Raises GrowError (G309) where growc cannot hold its elements."""
+        """A tensor's name, element type and shape. Raises GrowError (G309) if growc cannot hold its
+        elements.
+        """
         import torch
 
         cut = self.tensors[key]
         return entry_of(name or key, torch.empty(cut.shape, dtype=cut.dtype, device="meta"))
 
     def array(self, key: str) -> Array:
-        """A tensor, put together. Raises GrowError (G310) where it cannot be read."""
+        """A tensor joined from its pieces. Raises GrowError (G310) if it cannot be read."""
         return to_numpy(self.tensor(key))
 
     def tensor(self, key: str) -> torch.Tensor:
-        """The same as a tensor of torch."""
+        """A tensor joined from its pieces, as a torch tensor. Raises GrowError (G310) if it cannot be
+        read.
+        """
         import torch
 
         cut = self.tensors[key]
-        made = torch.empty(cut.shape, dtype=cut.dtype)
+        joined = torch.empty(cut.shape, dtype=cut.dtype)
         for piece in cut.pieces:
             ends = zip(piece.offsets, piece.sizes, strict=True)
-            made[tuple(slice(start, start + size) for start, size in ends)] = self.piece(key, piece)
-        return made
+            joined[tuple(slice(start, start + size) for start, size in ends)] = self.piece(key, piece)
+        return joined
 
     def piece(self, key: str, piece: Piece) -> torch.Tensor:
-        """One piece of a tensor. Raises GrowError (G310) where it is not what the metadata says."""
+        """One piece of a tensor. Raises GrowError (G310) if it differs from what the metadata says."""
         import torch
 
-        cut, found = self.tensors[key], self._loaded(key, piece.stretch)
-        if isinstance(found, torch.Tensor) and (found.dtype, found.shape) == (cut.dtype, piece.sizes):
-            return found
+        cut, loaded = self.tensors[key], self._loaded(key, piece.stretch)
+        if isinstance(loaded, torch.Tensor) and (loaded.dtype, loaded.shape) == (cut.dtype, piece.sizes):
+            return loaded
         raise unreadable(self.folder / piece.stretch.file, f"`{key}` is not what the metadata says")
 
     def content(self, key: str) -> bytes:
-        """The bytes of an entry that is no tensor, as `torch.save` made them."""
+        """The bytes of an entry that is no tensor, as `torch.save` wrote them."""
         return self._bytes(self.values[key])
 
     def value(self, key: str) -> object:
-        """The same as a value. Raises GrowError (G310) where it holds code."""
+        """An entry that is no tensor, as a Python value. Raises GrowError (G310) if it holds code."""
         return self._loaded(key, self.values[key])
 
     def _bytes(self, stretch: Stretch) -> bytes:

@@ -1,7 +1,7 @@
-"""The metadata of a distributed checkpoint, a pickle: read without what a pickle can do, and checked.
+"""The metadata of a distributed checkpoint: a pickle, read without running code in it, and checked.
 
-Every class that it names is one of this module's that holds fields alone, made anew for each file: what a
-pickle does to a class goes with it.
+Every class that the pickle names is replaced by a class of this module that only holds fields. The class is
+made anew for each file, so changes that a pickle makes to it do not outlast the reading.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HOLDERS = {
     ),
     "torch.distributed.checkpoint.filesystem": ("_StorageInfo",),
 }
-"""Classes that metadata is made of, by modules."""
+"""The classes of which metadata consists, by module."""
 
 PLAIN: dict[str, Callable[..., object]] = {
     "torch.Size": lambda sizes: tuple(sizes),
@@ -52,10 +52,10 @@ PLAIN: dict[str, Callable[..., object]] = {
     "pathlib._local.PosixPath": lambda *parts: parts,
     "pathlib._local.WindowsPath": lambda *parts: parts,
 }
-"""What else it names, and what is taken for it."""
+"""Other callables that metadata names, and the functions that replace them."""
 
 Read = tuple[dict[str, Cut], dict[str, Stretch], dict[str, KeyPath]]
-"""Tensors, other values, and paths, by keys."""
+"""Tensors, other values, and paths, each by key."""
 
 
 class _Plain(pickle.Unpickler):
@@ -74,7 +74,7 @@ def _taken(name: str, *given: object) -> object:
 
 
 class _Holder:
-    """Fields, of whatever names."""
+    """An object with arbitrary fields."""
 
     def __setstate__(self, state: object) -> None:
         self.__dict__.update(state if isinstance(state, dict) else {"fields": state})
@@ -102,22 +102,22 @@ class _Tensor(Protocol):
 
 
 def read_metadata(place: Path) -> Read:
-    """What a file of metadata says. Raises whatever tells that it is none, or does not fit the files."""
+    """The contents of a file of metadata. Raises some exception if it is none, or does not fit the files."""
     require("json_bytes", f"`{place}` has", place.stat().st_size)
     with place.open("rb") as file:
-        found = _Plain(file).load()
-    stored = _stretches(place, found.storage_data)
+        metadata = _Plain(file).load()
+    stored = _stretches(place, metadata.storage_data)
     tensors: dict[str, Cut] = {}
     values: dict[str, Stretch] = {}
-    for key, said in found.state_dict_metadata.items():
+    for key, description in metadata.state_dict_metadata.items():
         if not isinstance(key, str):
             raise TypeError(f"`{key}` is no name of an entry")
-        if hasattr(said, "chunks"):
-            tensors[key] = _cut(key, said, stored)
+        if hasattr(description, "chunks"):
+            tensors[key] = _cut(key, description, stored)
         else:
             values[key] = stored[key, None]
-    known: Mapping[str, Sequence[str | int]] = found.planner_data or {}
-    paths = {key: tuple(known.get(key, (key,))) for key in found.state_dict_metadata}
+    known: Mapping[str, Sequence[str | int]] = metadata.planner_data or {}
+    paths = {key: tuple(known.get(key, (key,))) for key in metadata.state_dict_metadata}
     if not all(path and all(isinstance(word, str | int) for word in path) for path in paths.values()):
         raise TypeError("an entry has no path")
     return tensors, values, paths
@@ -126,24 +126,26 @@ def read_metadata(place: Path) -> Read:
 def _stretches(
     place: Path, storage: Mapping[_Index, _Info]
 ) -> dict[tuple[str, tuple[int, ...] | None], Stretch]:
-    """Where each entry lies, by its key and place in its tensor."""
+    """The place of each entry in the files, by its key and its offset in its tensor."""
     sizes: dict[str, int] = {}
-    found: dict[tuple[str, tuple[int, ...] | None], Stretch] = {}
+    stretches: dict[tuple[str, tuple[int, ...] | None], Stretch] = {}
     for index, info in storage.items():
         file, start, length = str(info.relative_path), int(info.offset), int(info.length)
         if file not in sizes:
             sizes[file] = companion(place, file).stat().st_size
         if start < 0 or length < 0 or start + length > sizes[file]:
             raise ValueError(f"`{index.fqn}` does not lie in `{file}`")
-        if getattr(info, "transform_descriptors", None):  # older versions have none
+        if getattr(info, "transform_descriptors", None):  # older versions lack the field
             raise ValueError(f"`{index.fqn}` is compressed or encrypted")
         offset = getattr(index, "offset", None)
-        found[str(index.fqn), None if offset is None else tuple(offset)] = Stretch(file, start, length)
-    return found
+        stretches[str(index.fqn), None if offset is None else tuple(offset)] = Stretch(file, start, length)
+    return stretches
 
 
 def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], Stretch]) -> Cut:
-    """A tensor, of which each element lies in one piece."""
+    """A tensor whose pieces hold each of its elements exactly once. Raises TypeError or ValueError
+    otherwise.
+    """
     properties, shape = said.properties, tuple(map(int, said.size))
     dtype = next(iter(getattr(properties, "fields", ())), None) or getattr(properties, "dtype", None)
     if not isinstance(dtype, torch.dtype):
@@ -153,8 +155,8 @@ def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | N
     for offsets, sizes in places.items():
         stretch = stored.get((key, offsets)) or stored[key, None]
         inside = all(
-            at >= 0 and size >= 0 and at + size <= whole
-            for at, size, whole in zip(offsets, sizes, shape, strict=True)
+            offset >= 0 and size >= 0 and offset + size <= whole
+            for offset, size, whole in zip(offsets, sizes, shape, strict=True)
         )
         if not inside or prod(sizes) * dtype.itemsize > stretch.length:
             raise ValueError(f"a part of `{key}` is no part of it")
@@ -167,12 +169,12 @@ def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | N
 
 
 def _overlap(pieces: Sequence[Piece], shape: tuple[int, ...]) -> bool:
-    """Whether two pieces have an element in common."""
-    full = [one for one in pieces if prod(one.sizes)]
-    if all(one.sizes[1:] == shape[1:] for one in full) and shape:  # rows, as nearly all are
-        ends = sorted((one.offsets[0], one.offsets[0] + one.sizes[0]) for one in full)
+    """Whether two pieces share an element."""
+    full = [piece for piece in pieces if prod(piece.sizes)]
+    if all(piece.sizes[1:] == shape[1:] for piece in full) and shape:  # cut by rows, the usual case
+        ends = sorted((piece.offsets[0], piece.offsets[0] + piece.sizes[0]) for piece in full)
         return any(end > start for (_, end), (start, _) in pairwise(ends))
-    return any(_meet(one, other) for one, other in combinations(full, 2))
+    return any(_meet(piece, other) for piece, other in combinations(full, 2))
 
 
 def _meet(one: Piece, other: Piece) -> bool:
@@ -183,7 +185,7 @@ def _meet(one: Piece, other: Piece) -> bool:
 def as_torch_has_it(
     cuts: Mapping[str, Cut], values: Mapping[str, Stretch], paths: Mapping[str, KeyPath]
 ) -> Metadata:
-    """Metadata that was read and checked, for torch's own reader."""
+    """The metadata, already read and checked, as torch's own reader takes it."""
     tensors, storage = {}, {}
     for key, cut in cuts.items():
         chunks = [ChunkStorageMetadata(torch.Size(p.offsets), torch.Size(p.sizes)) for p in cut.pieces]

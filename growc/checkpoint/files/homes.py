@@ -1,4 +1,4 @@
-"""Folders of weights whose config lies elsewhere, as that of a distributed checkpoint does."""
+"""Folders of weights whose config is in another folder, as for a distributed checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _homes: ContextVar[Mapping[Path, Path] | None] = ContextVar("homes", default=Non
 
 @contextlib.contextmanager
 def described_in(weights: Path, home: Path | None) -> Iterator[None]:
-    """Meanwhile the config of a folder of weights, and the other files beside that, lie in another one."""
+    """In this context, the config and the other files of a folder of weights are in the folder `home`."""
     token = _homes.set({**(_homes.get() or {}), **({} if home is None else {weights: home})})
     try:
         yield
@@ -21,5 +21,5 @@ def described_in(weights: Path, home: Path | None) -> Iterator[None]:
 
 
 def home_of(path: Path) -> Path:
-    """The folder that has the config of a folder of weights: itself, where nothing else was said."""
+    """The folder with the config of a folder of weights: by default, that folder itself."""
     return (_homes.get() or {}).get(path, path)

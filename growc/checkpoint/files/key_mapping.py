@@ -1,8 +1,9 @@
-"""A file's names and a module's: what loading a checkpoint into its class renames, joins and parts.
+"""Map a file's names to a module's: renaming, joining and splitting, as in loading a checkpoint into its
+class.
 
-Classes add or strip a prefix, rename layers, and keep tensors joined (all experts of a layer, say) that files
-have apart. transformers says how; here its conversions are run for a few tensors at a time, and on tensors
-without data where only names and shapes are wanted.
+Classes add or strip a prefix, rename layers, and join tensors (all experts of a layer, say) that files store
+separately. transformers defines the conversions. Here they run for a few tensors at a time, and on tensors
+without data where only names and shapes are needed.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
 
 
 JOINED = 4
-"""How often tensors that are joined or parted are there at once: of source and result, as stored and not."""
+"""Copies of joined or split tensors in memory at once: of source and result, as stored and converted."""
 
 
 @dataclass
 class _Conversion:
-    """What becomes of some tensors together: `parts` has the pattern that each matched, and its name.
+    """A conversion of some tensors together.
 
-    rename: what is still to be done to the names of the results.
+    parts: for each tensor, the pattern that it matched and its name. rename: the renaming that the results'
+    names still need.
     """
 
     transform: Any
@@ -50,47 +52,47 @@ class _Conversion:
 
     @property
     def renames(self) -> bool:
-        """Whether a tensor gets another name, and stays what it is."""
+        """Whether the conversion only renames a tensor."""
         from transformers.core_model_loading import WeightRenaming
 
         return isinstance(self.transform, WeightRenaming)
 
     def run(self, read: Read) -> dict[str, torch.Tensor]:
-        """The results by name."""
+        """The results by name, as torch tensors."""
         transform = deepcopy(self.transform)
         for pattern, name in self.parts:
             transform.add_tensor(self.first, name, pattern, partial(read, name))
-        made = transform.convert(self.first, model=self.module, config=self.module.config)
-        return {self.rename(n): t[0] if isinstance(t, list) else t for n, t in made.items()}
+        converted = transform.convert(self.first, model=self.module, config=self.module.config)
+        return {self.rename(n): t[0] if isinstance(t, list) else t for n, t in converted.items()}
 
     def arrays(self, read: Callable[[str], Array]) -> dict[str, Array]:
         """The results as arrays."""
         return {n: to_numpy(t) for n, t in self.run(lambda name: to_torch(read(name))).items()}
 
     def rows(self, make: Callable[[str], Rows], whole: Callable[[str], Array]) -> dict[str, Rows]:
-        """The results by rows; what is joined or parted is made as a whole."""
+        """The results by rows; joined or split tensors are made as a whole."""
         if self.renames:
             [(_, name)] = self.parts
             return {self.rename(self.transform.target_patterns[0]): make(name)}
         return {n: stored(array) for n, array in self.arrays(whole).items()}
 
     def views(self, entries: Mapping[str, Entry]) -> dict[str, list[View]] | None:
-        """For each tensor that goes in, its parts among the results; None where they are not all of it."""
-        given = {name: without_data(entries[name]) for _, name in self.parts}
+        """For each input tensor, its parts among the results; None if they do not cover it."""
+        inputs = {name: without_data(entries[name]) for _, name in self.parts}
         with Uncopied():
-            made = self.run(given.__getitem__)
-        return views(made, given)
+            results = self.run(inputs.__getitem__)
+        return views(results, inputs)
 
     def outline(self, entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
-        """What the results will be."""
-        made = self.run(lambda name: without_data(entries[name]))
-        return tuple(entry_of(name, tensor) for name, tensor in made.items())
+        """The entries of the results, computed without data."""
+        results = self.run(lambda name: without_data(entries[name]))
+        return tuple(entry_of(name, tensor) for name, tensor in results.items())
 
 
 class ModuleNames:
-    """A file's tensors by the names that its class has for them.
+    """A file's tensors by the names that its class gives them.
 
-    entries: what they are. unused: tensors of the file that the class does not take.
+    entries: name, element type and shape of each. unused: the file's tensors that the class does not take.
     """
 
     def __init__(self, module: Any, file: Mapping[str, Entry], read: Callable[[str], Array]) -> None:
@@ -108,18 +110,18 @@ class ModuleNames:
         self._last: tuple[_Conversion | None, dict[str, Array]] = (None, {})
 
     def read(self, name: str) -> Array:
-        """One tensor of the module. What was joined or parted is kept for the next call."""
+        """One tensor of the module. Results of a joining or splitting are kept for the next call."""
         conversion = self._origins[name]
         if self._last[0] is not conversion:
             self._last = (None, {})
             self._last = (conversion, conversion.arrays(self._read))
-        found = self._last[1][name]
+        array = self._last[1][name]
         if conversion.renames:
             self._last = (None, {})
-        return found
+        return array
 
     def rows(self, name: str) -> Rows | None:
-        """A tensor of the module by its rows, where the file has it in parts."""
+        """A tensor of the module by rows, if the file has it in parts."""
         if name not in self.parted:
             return None
         entry = self.entries[name]
@@ -127,8 +129,10 @@ class ModuleNames:
 
     @cached_property
     def parted(self) -> dict[str, list[View]]:
-        """For tensors of the module that the file has in parts, and that these alone make: the parts."""
-        found: dict[str, list[View]] = {}
+        """The parts of each of the module's tensors that the file stores in parts and that consist of these
+        alone.
+        """
+        whole_parts: dict[str, list[View]] = {}
         sound: dict[object, bool] = {}
         for conversion in _saving(self._module, sorted(self.entries, key=_natural), self._used):
             if conversion.renames or (parted := conversion.views(self.entries)) is None:
@@ -145,18 +149,18 @@ class ModuleNames:
                 if known and key not in sound:
                     sound[key] = _agree(conversion, self._origins, self.entries, parted)
                 if known and sound[key]:
-                    found[name] = parts
-        return found
+                    whole_parts[name] = parts
+        return whole_parts
 
     @property
     def _used(self) -> list[object]:
-        """The conversions that loading the file takes."""
+        """The conversions that loading the file used."""
         return [transform for transform in self._mapping if transform.was_used()]
 
     def files(
         self, module: object, entries: Mapping[str, Entry], make: Callable[[str], Rows]
     ) -> Iterator[Part]:
-        """The tensors of a module of the same class as a file has them, in the file's order."""
+        """The tensors of a module of the same class as a file stores them, in the file's order."""
         return in_file(module, entries, make, self._used)
 
 
@@ -166,8 +170,10 @@ def in_file(
     make: Callable[[str], Rows],
     conversions: Sequence[object] | None = None,
 ) -> Iterator[Part]:
-    """The tensors of a module in the file's order. conversions: of transformers, which loading it took; those
-    with which a module is saved that no file was loaded into, where nobody says.
+    """The tensors of a module as a file stores them, in the file's order.
+
+    conversions: those of transformers that loading the file used. By default, those with which a module is
+    saved that was not loaded from a file.
     """
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import PrefixChange
@@ -176,8 +182,10 @@ def in_file(
         return make(name).whole().reshape(entries[name].shape)
 
     if conversions is None:
-        own = get_model_conversion_mapping(module, add_legacy=False)
-        conversions = [one for one in own if not isinstance(one, PrefixChange)]
+        mapping = get_model_conversion_mapping(module, add_legacy=False)
+        conversions = [
+            conversion_rule for conversion_rule in mapping if not isinstance(conversion_rule, PrefixChange)
+        ]
     place = 0
     for conversion in _saving(module, sorted(entries, key=_natural), conversions):
         outline = conversion.outline(entries)
@@ -194,7 +202,7 @@ def in_file(
 
 
 def _part(group: Sequence[View], known: Mapping[str, tuple[int, Entry]], make: Callable[[str], Rows]) -> Part:
-    """Parts of the same rows of a tensor."""
+    """Parts that are in the same rows of a tensor."""
     numbers, entries = zip(*(known[view.name] for view in group), strict=True)
     first = group[0]
     at_once = JOINED * sum(entry.nbytes for entry in entries)
@@ -216,25 +224,25 @@ def _agree(
     random = np.random.default_rng(0)
     small = {n: Entry(n, "F32", _small(entries[n].shape, views)) for n, views in parted.items()}
     with Attempt():
-        made = saving.views(small)
-        if made is None:
+        splits = saving.views(small)
+        if splits is None:
             return False
         wholes = {n: random.standard_normal(entry.shape).astype(np.float32) for n, entry in small.items()}
-        parts = {v.name: v.of(wholes[n][slice(*v.ranges[0])]) for n, views in made.items() for v in views}
-        found: dict[str, Array] = {}
+        parts = {v.name: v.of(wholes[n][slice(*v.ranges[0])]) for n, views in splits.items() for v in views}
+        joined: dict[str, Array] = {}
         for name in wholes:
-            found |= loading[name].arrays(lambda part: parts[part])
-        return all(np.array_equal(found[name], whole) for name, whole in wholes.items())
+            joined |= loading[name].arrays(lambda part: parts[part])
+        return all(np.array_equal(joined[name], whole) for name, whole in wholes.items())
     return False
 
 
 def _small(shape: tuple[int, ...], views: Sequence[View]) -> tuple[int, ...]:
-    """A shape that is cut into as many parts along each axis, of few numbers; all of different lengths."""
-    found = []
+    """A small shape that is cut into as many parts along each axis; the axes differ in length."""
+    sizes = []
     for axis, size in enumerate(shape):
         step = gcd(size, *(end for view in views for end in view.ranges[axis]))
-        found.append(size // step * (axis + 2 if step > 1 else 1))
-    return tuple(found)
+        sizes.append(size // step * (axis + 2 if step > 1 else 1))
+    return tuple(sizes)
 
 
 def _natural(name: str) -> list[object]:
@@ -255,12 +263,14 @@ def _by_kind(transforms: Sequence[object]) -> tuple[list[Any], list[Any], dict[s
 def _loading(
     module: Any, names: Sequence[str], mapping: Sequence[Any]
 ) -> tuple[list[_Conversion], tuple[str, ...]]:
-    """From a file's names to the module's, as transformers does when it loads; and what it does not take."""
+    """Conversions from a file's names to the module's, as transformers loads; and the names it does not
+    take.
+    """
     from transformers.core_model_loading import WeightRenaming, rename_source_key
 
     renamings, converters, of_pattern = _by_kind(mapping)
     prefix, state = module.base_model_prefix, module.state_dict()
-    found: dict[str, _Conversion] = {}
+    conversions: dict[str, _Conversion] = {}
     unused: list[str] = []
     for name in sorted(names, key=_natural):
         target, pattern = rename_source_key(name, renamings, converters, prefix, state)
@@ -270,25 +280,25 @@ def _loading(
             unused.append(name)
             continue
         transform = WeightRenaming(name, target) if pattern is None else of_pattern[pattern]
-        conversion = found.setdefault(target, _Conversion(transform, target, module))
+        conversion = conversions.setdefault(target, _Conversion(transform, target, module))
         conversion.parts.append((name if pattern is None else pattern, name))
-    return list(found.values()), tuple(unused)
+    return list(conversions.values()), tuple(unused)
 
 
 def _saving(module: Any, names: Sequence[str], used: Sequence[Any]) -> list[_Conversion]:
-    """From the module's names to the file's, as transformers does when it saves what it has loaded."""
+    """Conversions from the module's names to the file's, as transformers saves a module that it loaded."""
     from transformers.core_model_loading import WeightRenaming, apply_converters, apply_renamings
 
     renamings, converters, of_pattern = _by_kind([t.reverse_transform() for t in reversed(used)])
-    found: dict[str, _Conversion] = {}
+    conversions: dict[str, _Conversion] = {}
     for name in names:
         target, pattern = apply_converters(name, converters)
         if pattern is None:
             target = apply_renamings(name, renamings)
-            made = _Conversion(WeightRenaming(name, target), target, module)
+            new = _Conversion(WeightRenaming(name, target), target, module)
         else:
             rename = partial(apply_renamings, weight_renamings=renamings)
-            made = _Conversion(of_pattern[pattern], target, module, rename=rename)
-        conversion = found.setdefault(target, made)
+            new = _Conversion(of_pattern[pattern], target, module, rename=rename)
+        conversion = conversions.setdefault(target, new)
         conversion.parts.append((name if pattern is None else pattern, name))
-    return list(found.values())
+    return list(conversions.values())

@@ -1,8 +1,8 @@
-"""LoRA adapters (directories of PEFT) that lie in a checkpoint, grown with the weights that they adapt.
+"""LoRA adapters (directories of PEFT) in a checkpoint, grown together with the weights that they adapt.
 
-An adapter adds s·B·A to a weight W. Where W becomes M·W·L, B becomes M·B and A becomes A·L, so that the sum
-becomes M·(W + s·B·A)·L: the adapted model grows by the same maps as the plain one. What a fill adds to W that
-does not depend on W (drawn entries, noise) belongs to W, and adapters have zeros there.
+An adapter adds s·B·A to a weight W. If W becomes M·W·L, B becomes M·B and A becomes A·L, so the sum becomes
+M·(W + s·B·A)·L. The adapted model thus grows by the same maps as the plain one. Entries that a fill adds to W
+without depending on W (drawn entries, noise) belong to W; adapters have zeros there.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ INERT = """
     lora_alpha lora_dropout megatron_core modules_to_save peft_type peft_version qalora_group_size r revision
     runtime_config target_modules task_type use_rslora
 """
-"""Fields of plain LoRA that hold for every size and number of layers; every other one is to be unset."""
+"""Fields of plain LoRA that hold for every size and number of layers; all other fields must be unset."""
 
 STARTS = (True, False, None, "gaussian", "orthogonal")
-"""Ways to start an adapter that leave the weight itself alone."""
+"""Ways to start an adapter that do not change the weight itself."""
 
 NUMBERED = ("layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern")
-"""Fields that may name layers by number: they hold as long as layers keep theirs."""
+"""Fields that may name layers by number. They hold only if layers keep their numbers."""
 
 FACTORS = (("lora_A.weight", "lora_B.weight"), ("lora_embedding_A", "lora_embedding_B"))
-"""How the names of A and B end."""
+"""Endings of the names of A and B."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What an adapter has to follow.
+    """The growth that an adapter follows.
 
-    plans: by the names of the result's weights. named: of all names of a weight of the source the first, None
-    where the source has no such weight. read: the source's tensors, by the plan's names.
+    plans: by the names of the result's weights. named: maps a name of a source's weight to the first of its
+    names, or to None if the source has no such weight. read: reads the source's tensors by the plan's names.
     """
 
     plans: Mapping[str, WeightPlan]
@@ -65,15 +65,15 @@ class Growth:
 
 
 def adapters_of(source: Checkpoint) -> list[Path]:
-    """The folders of a checkpoint in which an adapter lies, itself among them."""
+    """The folders of a checkpoint that hold an adapter, possibly the checkpoint's own."""
     folders = (source.path, *(p for p in source.carried() if p.is_dir()))
     return [folder for folder in folders if (folder / ADAPTER_CONFIG).is_file()]
 
 
 def grow_adapter(folder: Path, out: Path, growth: Growth) -> None:
-    """Write the adapter that lies in `folder` to `out`.
+    """Write the adapter in `folder`, grown, to `out`.
 
-    Raises GrowError (G309) for what is no plain LoRA, or has no counterpart of the same rank.
+    Raises GrowError (G309) if it is no plain LoRA, or if the result has no counterpart of the same rank.
     """
     config = read_json(folder / ADAPTER_CONFIG)
     file = next((p for n in (WEIGHTS, PICKLED) if (p := folder / n).is_file()), None)
@@ -121,22 +121,22 @@ def _not_plain(folder: Path, reason: str) -> GrowError:
 
 
 def _pairs(folder: Path, tensors: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The module that each A and B belong to, and how their names end."""
-    left = set(tensors)
+    """Each module with an A and a B, with the endings of their names."""
+    unpaired = set(tensors)
     for ends in FACTORS:
         for name in sorted(n for n in tensors if n.endswith(f".{ends[0]}")):
             module = name.removesuffix(f".{ends[0]}")
-            if f"{module}.{ends[1]}" in left and name.startswith(PREFIX):
-                left -= {name, f"{module}.{ends[1]}"}
+            if f"{module}.{ends[1]}" in unpaired and name.startswith(PREFIX):
+                unpaired -= {name, f"{module}.{ends[1]}"}
                 yield module.removeprefix(PREFIX), *ends
-    if left:
-        raise _not_plain(folder, f"`{min(left)}` is no A or B of a weight")
+    if unpaired:
+        raise _not_plain(folder, f"`{min(unpaired)}` is no A or B of a weight")
 
 
 def _grown(
     folder: Path, pair: tuple[str, str, str], tensors: Mapping[str, Any], growth: Growth, across: bool
 ) -> Iterator[tuple[str, Array]]:
-    """The new A and B, for every weight of the result that comes from the adapted one."""
+    """The new A and B for every weight of the result that comes from the adapted one."""
     module, *ends = pair
     a, b = (tensors[f"{PREFIX}{module}.{end}"].read() for end in ends)
     source = growth.named(f"{module}.weight")
@@ -156,7 +156,7 @@ def _grown(
 
 
 def _axes(folder: Path, plan: WeightPlan, a: Array, b: Array, across: bool) -> tuple[int, int]:
-    """The axes of a weight that A and B bear: its inputs and its outputs."""
+    """The axes of a weight that belong to A and B: its inputs and its outputs."""
     fitting = [
         (inputs, outputs)
         for inputs, outputs in (((0, 1), (1, 0)) if across else ((1, 0), (0, 1)))
@@ -171,16 +171,18 @@ def _axes(folder: Path, plan: WeightPlan, a: Array, b: Array, across: bool) -> t
 
 
 def _along(plan: WeightPlan, axis: int, own: int, factor: Array, scale: float, read: Read) -> Array:
-    """What the steps on one axis of a weight make of an axis of one of its factors."""
+    """Apply the steps on one axis of a weight to an axis of one of its factors."""
     steps = tuple(replace(s, axis=own, layout=_linear(s.layout)) for s in plan.steps if s.axis == axis)
     after = list(factor.shape)
     after[own] = plan.after[axis]
-    made = WeightPlan(plan.name, plan.name, str(factor.dtype), factor.shape, tuple(after), steps, scale)
-    return execute(made, factor, read)
+    factor_plan = WeightPlan(
+        plan.name, plan.name, str(factor.dtype), factor.shape, tuple(after), steps, scale
+    )
+    return execute(factor_plan, factor, read)
 
 
 def _linear(layout: Layout) -> Layout:
-    """A layout without what it adds that is not made of old entries."""
+    """A layout without added entries that are not made of old ones."""
     if layout.step is None:
         return replace(layout, parts=tuple(_linear(part) for part in layout.parts))
     step = layout.step

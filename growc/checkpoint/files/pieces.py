@@ -1,4 +1,4 @@
-"""Which files a distributed checkpoint has, and how entries lie in them."""
+"""The files of a distributed checkpoint, and the places of entries in them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ METADATA = ".metadata"
 ENDING = ".distcp"
 
 KeyPath = tuple[str | int, ...]
-"""Where an entry stands in the nested dictionaries that were saved."""
+"""The path of an entry in the nested dictionaries that were saved."""
 
 
 def is_distributed(folder: Path) -> bool:
-    """Whether a folder is such a checkpoint."""
+    """Whether a folder holds a distributed checkpoint."""
     return (folder / METADATA).is_file()
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Bytes of a file, which are what `torch.save` wrote."""
+    """Bytes of a file that `torch.save` wrote."""
 
     file: str
     offset: int
@@ -32,7 +32,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a tensor: from which place on, how large, and where it is."""
+    """A part of a tensor: its offsets, its sizes, and its place in a file."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -41,7 +41,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """A tensor that lies in pieces."""
+    """A tensor that is stored in pieces."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What libraries say of their own accord is kept from a person who asked for something else."""
+"""Suppress the output of libraries that a user did not ask for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def without_logs() -> Iterator[None]:
-    """Without logs and warnings of any library."""
+    """In this context, no library logs or warns."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -22,7 +22,7 @@ def without_logs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without logs, warnings and bars of transformers and of torch's exporters."""
+    """In this context, transformers and torch's exporters show no logs, warnings or progress bars."""
     from transformers.utils import logging as talk
 
     bars = talk.is_progress_bar_enabled()

@@ -1,6 +1,6 @@
-"""One `.safetensors` file: its header, its tensors one at a time, and the header of a new one.
+"""One `.safetensors` file: its header, its tensors one at a time, and the header of a new file.
 
-The library checks a file. Each tensor is mapped by itself, so that its pages go when it does.
+The safetensors library checks a file. Each tensor is mapped separately, so that its pages are freed with it.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ DTYPES: dict[str, np.dtype[Any]] = {
         "BOOL": np.bool_,
     }.items()
 }
-"""The element types of the format that numpy can hold, in the order in which files have them."""
+"""The element types of the format that numpy can hold, in the order in which files store them."""
 
 NARROW = frozenset(("F16", "BF16"))
-"""Types of real numbers of 16 bits."""
+"""Types of real numbers with 16 bits."""
 
 WORDS = {kind: word for word, kind in DTYPES.items()}
 
@@ -53,7 +53,7 @@ _RANK = {word: rank for rank, word in enumerate(DTYPES)}
 
 @dataclass(frozen=True)
 class Entry:
-    """What a header says of a tensor."""
+    """The description of a tensor in a header."""
 
     name: str
     dtype: str
@@ -61,42 +61,45 @@ class Entry:
 
     @property
     def elements(self) -> int:
-        """How many numbers it has."""
+        """The number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
+        """The size in bytes."""
         return self.elements * DTYPES[self.dtype].itemsize
 
     @property
     def rows(self) -> int:
-        """How many rows it has; a number is a row."""
+        """The number of rows; a scalar is one row."""
         return self.shape[0] if self.shape else 1
 
     @property
     def row_bytes(self) -> int:
-        """How many bytes a row takes."""
+        """The size of a row in bytes."""
         return self.nbytes // max(1, self.rows)
 
 
 @dataclass(frozen=True)
 class Readable:
-    """A tensor that is still on disk; `read` maps it: what is written into the array stays in memory."""
+    """A tensor that is still on disk.
+
+    `read` maps it; changes to the array stay in memory.
+    """
 
     entry: Entry
     read: Callable[[], Array]
 
 
 def unreadable(path: Path, reason: str) -> GrowError:
-    """A file of a checkpoint that cannot be read."""
+    """The error for a file of a checkpoint that cannot be read."""
     return GrowError(Diagnostic("G310", f"`{path}` cannot be read as a checkpoint: {reason}"))
 
 
 def read_header(path: Path) -> tuple[dict[str, Readable], dict[str, str]]:
-    """The tensors of a file in the order in which they lie there, and its metadata.
+    """The tensors of a file in the order of their places in it, and its metadata.
 
-    Raises GrowError: G310 where it is no such file, G309 where it has elements that growc cannot hold.
+    Raises GrowError: G310 if it is no such file, G309 if it has elements that growc cannot hold.
     """
     import safetensors
 
@@ -114,42 +117,44 @@ def read_header(path: Path) -> tuple[dict[str, Readable], dict[str, str]]:
         raise unreadable(path, str(error)) from error
     metadata = header.pop("__metadata__", {})
     require("tensors", f"`{path}` has", len(header))
-    found: dict[str, Readable] = {}
-    for name, said in sorted(header.items(), key=lambda item: int(item[1]["data_offsets"][0])):
-        entry = Entry(name, said["dtype"], tuple(said["shape"]))
+    readables: dict[str, Readable] = {}
+    for name, description in sorted(header.items(), key=lambda item: int(item[1]["data_offsets"][0])):
+        entry = Entry(name, description["dtype"], tuple(description["shape"]))
         if entry.dtype not in DTYPES:
             message = f"`{name}` in `{path}` has elements of type {entry.dtype}, which growc cannot hold"
             raise GrowError(Diagnostic("G309", message))
-        found[name] = Readable(entry, partial(_read, path, entry, 8 + length + said["data_offsets"][0]))
-    return found, metadata
+        readables[name] = Readable(
+            entry, partial(_read, path, entry, 8 + length + description["data_offsets"][0])
+        )
+    return readables, metadata
 
 
 def _read(path: Path, entry: Entry, offset: int) -> Array:
-    """One tensor of a file. Raises GrowError (G310) where the file ends too early."""
+    """One tensor of a file. Raises GrowError (G310) if the file ends too early."""
     kind = DTYPES[entry.dtype]
     if not entry.nbytes:
         return np.empty(entry.shape, kind)
     try:
-        found = np.memmap(path, kind, "c", offset, entry.shape)
-    except (OSError, ValueError) as error:  # what is mapped has to be there
+        mapped = np.memmap(path, kind, "c", offset, entry.shape)
+    except (OSError, ValueError) as error:  # a file that is too short cannot be mapped
         raise unreadable(path, f"`{entry.name}` ends too early") from error
-    aligned: Array = np.require(found, requirements="A").view(np.ndarray)
+    aligned: Array = np.require(mapped, requirements="A").view(np.ndarray)
     return aligned
 
 
 def make_header(entries: Iterable[Entry], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
-    """The header of a file, as the library would write it, and the offset of every tensor in the file."""
+    """The header of a file, as the library would write it, and the offset in bytes of every tensor."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    at, offsets = 0, {}
+    start, offsets = 0, {}
     for entry in file_order(entries):
-        end = at + entry.nbytes
-        header[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [at, end]}
-        offsets[entry.name], at = at, end
+        end = start + entry.nbytes
+        header[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [start, end]}
+        offsets[entry.name], start = start, end
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text, {n: 8 + len(text) + o for n, o in offsets.items()}
 
 
 def file_order(entries: Iterable[Entry]) -> Sequence[Entry]:
-    """Wide elements first, so that all are aligned; then by name."""
+    """Entries sorted by element size, large first, so that all are aligned; then by name."""
     return sorted(entries, key=lambda e: (_RANK[e.dtype], e.name.encode()))

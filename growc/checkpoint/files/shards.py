@@ -1,6 +1,6 @@
-"""Writing the weights of a checkpoint: all headers first, then tensors, in any order.
+"""Write the weights of a checkpoint: first all headers, then tensors in any order.
 
-Shards, their names and the index are what transformers makes of the same tensors in the same order.
+Shards, their names and the index are those that transformers makes of the same tensors in the same order.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from growc.plans.behind import Behind
 from growc.plans.rows import Rows, content
 
 SHARD_SIZE = 50 * 10**9
-"""Bytes of the largest file, where nobody says otherwise (as in transformers)."""
+"""Default size in bytes of the largest file, as in transformers."""
 
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def read_size(text: str, option: str = "--shard-size") -> int:
-    """`5GB` as bytes. Raises GrowError (G200)."""
-    found = re.fullmatch(r"(\d+)\s*([KMGT]B|)", text.strip().upper())
-    if found is None or int(found[1]) == 0:
+    """A size such as `5GB` in bytes. Raises GrowError (G200) if the text is no size."""
+    match = re.fullmatch(r"(\d+)\s*([KMGT]B|)", text.strip().upper())
+    if match is None or int(match[1]) == 0:
         raise wrong(f"`{option} {text}` is no size", "write a number of KB, MB, GB or TB, such as `5GB`")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
-    """Tensors in their order, in as few files as that allows; one that is larger than all has its own."""
+    """Tensors in their order, in as few files as possible; a tensor above the limit has a file of its own."""
     shards: list[list[Entry]] = []
     current: list[Entry] = []
     size = 0
@@ -53,9 +53,11 @@ def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
 
 @dataclass(frozen=True)
 class Part:
-    """Tensors of a file that are made together, when they are asked for. whole: bytes that this takes, where
-    it is not done by blocks. made_of: the tensors of a class that they are made of (themselves, where there
-    are none), and which rows of these, if not all. positions: where each of them stands in the files.
+    """Tensors of a file that are made together, on demand.
+
+    whole: memory in bytes that making them takes, if it is not done by blocks. made_of: the tensors of a
+    class that they are made of; if empty, themselves. rows_of: the rows of these that are used, if not all.
+    positions: the place of each tensor in the files.
     """
 
     entries: tuple[Entry, ...]
@@ -68,14 +70,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor stands: in which file, and from which byte on."""
+    """The place of a tensor: its file and its first byte."""
 
     file: Path
     start: int
     entry: Entry
 
     def bytes_of(self, rows: range) -> tuple[int, int]:
-        """The first byte of some rows, and how many there are. A number is a row."""
+        """The first byte of some rows, and their size in bytes. A scalar is one row."""
         row = self.entry.row_bytes
         return self.start + rows.start * row, len(rows) * row
 
@@ -89,11 +91,10 @@ def laid_out(
     parameters: int | None = None,
     name: str = WEIGHTS,
 ) -> dict[str, Place]:
-    """The weight files of a folder, with their headers and with room for tensors; and the index. Files that
-    are there already with the same headers and room keep what is in them.
+    """Create the weight files of a folder, with headers and room for tensors, and the index.
 
-    parameters: what the index says of them; by default every element of every tensor. name: of the file,
-    where there is only one.
+    Files that exist with the same header and size keep their contents. parameters: the number of parameters
+    that the index states; by default the number of all elements. name: the file's name if there is only one.
     """
     shards = in_shards(entries, limit) or [[]]
     names = [name]
@@ -103,10 +104,10 @@ def laid_out(
         index = _index(dict(zip(names, shards, strict=True)), parameters)
         (folder / (name + INDEX)).write_text(index, encoding="utf-8")
     places: dict[str, Place] = {}
-    for own, shard in zip(names, shards, strict=True):
+    for file_name, shard in zip(names, shards, strict=True):
         header, offsets = make_header(shard, metadata)
-        _make(folder / own, header, len(header) + sum(e.nbytes for e in shard))
-        places |= {entry.name: Place(folder / own, offsets[entry.name], entry) for entry in shard}
+        _make(folder / file_name, header, len(header) + sum(e.nbytes for e in shard))
+        places |= {entry.name: Place(folder / file_name, offsets[entry.name], entry) for entry in shard}
     return places
 
 
@@ -121,9 +122,9 @@ def _index(files: Mapping[str, Sequence[Entry]], parameters: int | None) -> str:
 
 
 class ShardWriter:
-    """Puts tensors into their places, in any order. As a context manager it closes the files.
+    """A writer that puts tensors into their places, in any order. As a context manager it closes the files.
 
-    unsynced: how many bytes may not be on the disk yet.
+    unsynced: the number of bytes that may not be on disk yet.
     """
 
     def __init__(self, places: Mapping[str, Place]) -> None:
@@ -143,7 +144,7 @@ class ShardWriter:
                 os.close(handle)
 
     def sync(self) -> None:
-        """Wait until all of it is on the disk."""
+        """Wait until all written bytes are on disk."""
         self._behind.wait()
         for handle in self._files.values():
             os.fsync(handle)
@@ -156,29 +157,29 @@ class ShardWriter:
         rows: range | None = None,
         seen: Callable[[memoryview], object] | None = None,
     ) -> None:
-        """Write a tensor, or some rows of it, block by block, each of which is `seen`, too."""
+        """Write a tensor, or some of its rows, block by block. Each block is passed to `seen`, too."""
         place = self.places[name]
         entry, shape = place.entry, (tensor.count, *tensor.rest)
         if shape != (entry.shape or (1,)) or tensor.dtype != DTYPES[entry.dtype]:
             raise AssertionError(f"{name} is {tensor.dtype}{shape}, and {entry} was promised")
         if place.file not in self._files:
             self._files[place.file] = os.open(place.file, os.O_WRONLY)
-        at = place.start
+        position = place.start
         if rows is not None:
             first = rows.start
-            at = place.bytes_of(rows)[0]
+            position = place.bytes_of(rows)[0]
             tensor = tensor.at(len(rows), lambda own: own + first)
         for block in tensor.blocks():
             written = content(block)
-            self._behind.ask(partial(_write_at, self._files[place.file], written, at))
+            self._behind.ask(partial(_write_at, self._files[place.file], written, position))
             if seen:
                 seen(written)
-            at += len(written)
+            position += len(written)
             self.unsynced += len(written)
 
 
 def _make(path: Path, header: bytes, size: int) -> None:
-    """A file of this size that begins so, and is zero behind it if it was not there."""
+    """Create a file of this size with this header and zeros behind it. A file that fits already stays."""
     if path.is_file() and path.stat().st_size == size:
         with path.open("rb") as file:
             if file.read(len(header)) == header:
@@ -194,7 +195,7 @@ def _make(path: Path, header: bytes, size: int) -> None:
 
 
 def _reserve(handle: int, size: int) -> None:
-    """Give a file its size; where the system can, its room, so that a full disk is noticed now."""
+    """Set a file's size. If the system can, reserve its space, so that a full disk is noticed now."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(handle, 0, size)
     else:

@@ -1,7 +1,7 @@
-"""The tensors of a checkpoint shared out among processes, by bytes: each makes and writes what follows in the
-files' order what the one before it writes.
+"""Divide the tensors of a checkpoint among processes by bytes.
 
-What is on the disk is written down, with its digest: processes that are started anew find it.
+Each process makes and writes the bytes that follow those of the process before it, in the order of the files.
+Pieces that are on disk are recorded with their digests, so that restarted processes find them.
 """
 
 from __future__ import annotations
@@ -18,43 +18,44 @@ from growc.plans.rows import BLOCK
 
 Tell = Callable[[str, int], None]
 Piece = tuple[str, int, int]
-"""Rows of a tensor: its name, the first one, and the one behind the last."""
+"""Rows of a tensor: its name, its first row, and the row behind the last."""
 
 OFTEN = 64 << 20
-"""After so many bytes it is written down what is on the disk."""
+"""Number of written bytes after which the pieces on disk are recorded."""
 
 
 def quiet(name: str, count: int) -> None:
-    """Tells nobody of a tensor that was written, and its bytes."""
+    """Report nothing about a written tensor and its bytes."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one process makes of a part: which rows of which tensors."""
+    """The rows of a part's tensors that one process makes."""
 
     part: Part
     rows: Mapping[str, range]
 
 
 def shared_out(parts: Sequence[Part], size: int) -> list[list[Share]]:
-    """The share of each of `size` processes: as many bytes for each, whatever they are.
+    """The share of each of `size` processes, with equally many bytes.
 
-    A tensor is cut between rows; tensors that are made together, or as a whole, are not.
+    A tensor is cut only between rows. Tensors that are made together, or as a whole, are not cut.
     """
     total = sum(entry.nbytes for part in parts for entry in part.entries)
     shares: list[list[Share]] = [[] for _ in range(size)]
-    at = 0
+    position = 0
     for part in parts:
-        ends = [-(-total * k // size) - at for k in range(1, size)]
+        ends = [-(-total * k // size) - position for k in range(1, size)]
         for rank, rows in _cut(part, ends):
             shares[rank].append(Share(part, rows))
-        at += sum(entry.nbytes for entry in part.entries)
+        position += sum(entry.nbytes for entry in part.entries)
     return shares
 
 
 def _cut(part: Part, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range]]]:
-    """Which process makes what of a part. ends: for each process but the last, how many bytes behind the
-    start of the part it ends.
+    """The rows of a part that each process makes.
+
+    ends: for each process but the last, the end of its share in bytes behind the part's start.
     """
     if part.whole or len(part.entries) != 1:
         yield sum(end <= 0 for end in ends), {entry.name: range(entry.rows) for entry in part.entries}
@@ -70,7 +71,7 @@ def _cut(part: Part, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range
 
 @dataclass
 class Done:
-    """What is on the disk by now, as written down in a folder: a file for each process."""
+    """The pieces that are on disk, as recorded in a folder with a file for each process."""
 
     folder: Path
     rank: int
@@ -80,16 +81,16 @@ class Done:
     def __post_init__(self) -> None:
         for path in sorted(self.folder.iterdir()):
             for line in path.read_text(encoding="utf-8").splitlines():
-                with suppress(ValueError):  # of a line that was not written to its end
+                with suppress(ValueError):  # a line may be incomplete
                     *piece, digest = json.loads(line)
                     self.found[tuple(piece)] = digest
 
     def has(self, piece: Piece, place: Place) -> bool:
-        """Whether some rows stand in a file as they were written."""
+        """Whether some rows are in a file as they were written."""
         return piece in self.found and self.found[piece] == _digest(place, range(*piece[1:]))
 
     def write_down(self) -> None:
-        """What is new. Only what is on the disk may be."""
+        """Record the new pieces. They must be on disk."""
         with (self.folder / f"{self.rank}.jsonl").open("a", encoding="utf-8") as file:
             file.writelines(json.dumps([*piece, digest]) + "\n" for piece, digest in self.new)
         self.new.clear()
@@ -97,21 +98,21 @@ class Done:
 
 def _digest(place: Place, rows: range) -> str:
     digest = hashlib.sha256()
-    at, left = place.bytes_of(rows)
+    position, remaining = place.bytes_of(rows)
     with place.file.open("rb") as file:
-        file.seek(at)
-        while left and (content := file.read(min(left, BLOCK))):
+        file.seek(position)
+        while remaining and (content := file.read(min(remaining, BLOCK))):
             digest.update(content)
-            left -= len(content)
+            remaining -= len(content)
     return digest.hexdigest()
 
 
 @dataclass(frozen=True)
 class WriteShare:
-    """The job of each process: it writes its share, and gives how many bytes that is.
+    """The job of each process: it writes its share and returns the number of bytes.
 
-    parts: what makes the parts of all, wherever it is asked. done: where it is written down what is on the
-    disk, of several processes. `wrote(name, bytes)` is called for each tensor.
+    parts: makes the parts of all processes. done: folder in which several processes record the pieces on
+    disk. `wrote(name, bytes)` is called for each tensor.
     """
 
     parts: Callable[[], Iterable[Part]]
@@ -120,7 +121,7 @@ class WriteShare:
     wrote: Tell = quiet
 
     def __call__(self, rank: int, size: int) -> int:
-        """Write the share of one of `size` processes."""
+        """Write the share of one of `size` processes, and return its size in bytes."""
         done = None if self.done is None else Done(self.done, rank)
         total = 0
         with ShardWriter(self.places) as writer:
@@ -132,7 +133,7 @@ class WriteShare:
         return total
 
     def _write(self, share: Share, writer: ShardWriter, done: Done | None) -> Iterator[tuple[str, int]]:
-        """Write what is not there yet; gives the names and bytes of all."""
+        """Write the rows that are not on disk yet; yield the names and bytes of all."""
         pieces = {name: (name, rows.start, rows.stop) for name, rows in share.rows.items()}
         lacking = [n for n, piece in pieces.items() if not (done and done.has(piece, self.places[n]))]
         tensors = share.part.make() if lacking else {}
@@ -147,6 +148,6 @@ class WriteShare:
             self._synced(writer, done)
 
     def _synced(self, writer: ShardWriter, done: Done | None) -> None:
-        if done:  # no other process can wait for what this one wrote
+        if done:  # only this process can wait for its own writes
             writer.sync()
             done.write_down()

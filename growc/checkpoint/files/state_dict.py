@@ -1,4 +1,6 @@
-"""State dicts by themselves, as `.safetensors` files: read one by one, written whole or not at all."""
+"""State dicts without a model, as `.safetensors` files: read tensor by tensor, written as a whole or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,19 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 MADE = "growc"
-"""The key of the version of growc in the metadata of what it wrote."""
+"""Key in a file's metadata for the version of growc that wrote it."""
 
 LARGEST = 1 << 62
-"""No state dict is written to several files."""
+"""Limit in bytes of one file; so large that a state dict is never written to several files."""
 
 Given = str | Path | Mapping[str, object]
 """A `.safetensors` file, or tensors or arrays by name."""
 
 
 def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
-    """What reads each tensor of a state dict. Raises GrowError (G309, G310) where a file cannot be read."""
+    """A function that reads each tensor of a state dict. Raises GrowError (G309, G310) if a file cannot be
+    read.
+    """
     import torch
 
     from growc.dialects.torch.operators.arrays import to_torch
@@ -47,11 +51,12 @@ def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
 
 
 def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
-    """Write the state dict of a module as a `.safetensors` file; of tied tensors the first name stands there.
+    """Write the state dict of a module as a `.safetensors` file.
 
-    The others are in its metadata, as `safetensors.torch.load_model` wants them. Equal modules give equal
-    bytes. Raises GrowError: G309 where there are no such elements in a file, G501 where a file is there that
-    growc did not write, and not `force`, G502 where it cannot be written.
+    Of tied tensors the first name is stored. The other names are in the metadata, as
+    `safetensors.torch.load_model` expects. Equal modules give equal bytes. Raises GrowError: G309 for
+    elements that files cannot hold; G501 if a file exists that growc did not write, unless `force`; G502 if
+    the file cannot be written.
     """
     from growc.checkpoint.classes.holder import first_names
     from growc.checkpoint.files.torch_tensors import entry_of
@@ -62,10 +67,10 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
 
     target = Path(path)
     state, first = module.state_dict(keep_vars=True), first_names(module)
-    kept = {name: tensor for name, tensor in state.items() if first[name] == name}
-    others = {name: first[name] for name in state if first[name] != name}
-    metadata = {"format": "pt", MADE: __version__, **others}
-    entries = [entry_of(name, tensor) for name, tensor in kept.items()]
+    unique = {name: tensor for name, tensor in state.items() if first[name] == name}
+    aliases = {name: first[name] for name in state if first[name] != name}
+    metadata = {"format": "pt", MADE: __version__, **aliases}
+    entries = [entry_of(name, tensor) for name, tensor in unique.items()]
 
     def check() -> None:
         if target.is_dir() or (target.exists() and not force and not _made_by_growc(target)):
@@ -77,7 +82,7 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
         raise refused(target, FileNotFoundError(2, "there is no such folder"))
     with workshop(target) as folder:
         with ShardWriter(laid_out(folder, entries, metadata, LARGEST, name=target.name)) as writer:
-            for name, tensor in kept.items():
+            for name, tensor in unique.items():
                 writer.put(name, stored(to_numpy(tensor)))
         commit([(folder / target.name, target)], check)
     return target

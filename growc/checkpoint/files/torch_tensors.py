@@ -1,6 +1,6 @@
 """Tensors of torch as entries of a file, and files of `torch.save`.
 
-They are read with `weights_only`, which runs no code, and mapped from disk.
+Files are read with `weights_only`, which runs no code, and mapped from disk.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def entry_of(name: str, tensor: torch.Tensor) -> Entry:
-    """What a file says of a tensor. Raises GrowError (G309) where files have no such elements."""
+    """A file's entry for a tensor. Raises GrowError (G309) if files have no such elements."""
     kind = name_of(tensor.dtype)
     carried = CARRIED.get(kind)
     try:
@@ -46,7 +46,7 @@ def without_data(entry: Entry) -> torch.Tensor:
 
 
 def on_disk(folder: Path) -> Callable[[tuple[int, ...], torch.dtype], torch.Tensor]:
-    """What gives tensors to be filled that lie in files of a folder, so that memory need not hold them."""
+    """A function that makes empty tensors in files of a folder, so that memory need not hold them."""
     import torch
 
     numbers = count()
@@ -62,7 +62,7 @@ def on_disk(folder: Path) -> Callable[[tuple[int, ...], torch.dtype], torch.Tens
 
 
 def read_pickle(path: Path) -> dict[str, Readable]:
-    """The tensors of a `.bin` file. Raises GrowError (G310) where it holds anything but tensors."""
+    """The tensors of a `.bin` file. Raises GrowError (G310) if it holds anything but tensors."""
     state = load_pickle(path)
     import torch
 
@@ -72,27 +72,31 @@ def read_pickle(path: Path) -> dict[str, Readable]:
 
 
 def load_pickle(path: Path) -> Any:
-    """What a file of `torch.save` holds. No code in it is run. Raises GrowError (G310) where it has some."""
+    """The contents of a file of `torch.save`. Code in it is not run: it raises GrowError (G310)."""
     return plainly_loaded(path, path)
 
 
 def plainly_loaded(file: Path | BinaryIO, path: Path, what: str = "it") -> object:
-    """The same of an open file, which is `what` of the one at `path`."""
+    """The contents of an open file of `torch.save`.
+
+    what: names it in errors, as a part of the file at `path`. Raises GrowError (G310) if it cannot be read or
+    holds code.
+    """
     import torch
 
     mapped = is_mappable(file) if isinstance(file, Path) and file.exists() else False
     try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):  # what it thinks of a file's age
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # torch warns about old files
             return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except FileNotFoundError as error:
         raise unreadable(path, "there is no such file") from error
     except pickle.UnpicklingError as error:
         raise unreadable(path, f"{what} holds code, or objects of classes, and growc runs none") from error
-    except Exception as error:  # whatever a damaged file leads torch to
+    except Exception as error:  # a damaged file may lead to any exception
         raise unreadable(path, first_line(error)) from error
 
 
 def is_mappable(path: Path) -> bool:
-    """Whether it is a zip file: only those can be mapped."""
+    """Whether a file is a zip file; only zip files can be mapped."""
     with path.open("rb") as file:
         return file.read(4) == b"PK\x03\x04"

@@ -1,7 +1,8 @@
-"""Tensors that are parts of another one, as what transformers parts a joined tensor into (all experts of a
-layer, say): which part each is, and the rows of the one by those of the others.
+"""Tensors that are parts of another tensor, such as those into which transformers splits all experts of a
+layer.
 
-A conversion is run once on tensors without data: what comes out as a view of what went in is a part of it.
+This module finds which part each tensor is, and makes rows of the whole from the parts. A conversion is run
+once on tensors without data: an output that is a view of an input is a part of it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     import torch
 
 Range = tuple[int, int]
-"""The first place, and the one behind the last."""
+"""The first place, and the place behind the last."""
 
 
 class Uncopied(TorchFunctionMode):
-    """While it is entered, a copy of a tensor is the tensor: only where its elements come from is asked."""
+    """A mode in which copies of a tensor are the tensor itself, to find where elements come from."""
 
     def __torch_function__(
         self,
@@ -42,8 +43,10 @@ class Uncopied(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class View:
-    """A part of a tensor. ranges: along each axis of that. order: its axes, in the order that the part has
-    them; those with one place are last.
+    """A part of a tensor.
+
+    ranges: along each axis of the whole. order: the whole's axes in the order in which the part has them;
+    axes of length one are last.
     """
 
     name: str
@@ -53,46 +56,46 @@ class View:
     shape: tuple[int, ...]
 
     def of(self, rows: Array) -> Array:
-        """The part, of those rows of the whole tensor that it lies in."""
+        """The part, taken from the rows of the whole that contain it."""
         return rows[(slice(None), *self.rest)].transpose(self.order).reshape(self.shape)
 
     def turned(self, part: Array) -> Array:
-        """The part as it lies in those rows."""
+        """The part with its axes as in those rows."""
         sizes = [end - start for start, end in self.ranges]
         return part.reshape([sizes[axis] for axis in self.order]).transpose(np.argsort(self.order))
 
     @property
     def rest(self) -> tuple[slice, ...]:
-        """Where in a row it lies."""
-        return tuple(slice(*one) for one in self.ranges[1:])
+        """The place of the part in a row."""
+        return tuple(slice(*axis_range) for axis_range in self.ranges[1:])
 
 
 def views(
     made: Mapping[str, torch.Tensor], wholes: Mapping[str, torch.Tensor]
 ) -> dict[str, list[View]] | None:
-    """For each of some tensors, its parts among what was made of them; None where that is not all of it.
+    """For each of some tensors, its parts among the results; None if these do not cover it.
 
-    The tensors have no data.
+    made: the results of a conversion. wholes: the tensors that went in. None of them has data.
     """
     names = {tensor.untyped_storage()._cdata: name for name, tensor in wholes.items()}
-    found: dict[str, list[View]] = {name: [] for name in wholes}
+    parts_of: dict[str, list[View]] = {name: [] for name in wholes}
     for name, tensor in made.items():
         whole = names.get(tensor.untyped_storage()._cdata)
         view = None if whole is None else _view(name, tensor, whole, tuple(wholes[whole].shape))
         if view is None:
             return None
-        found[view.whole].append(view)
-    covered = (sum(prod(v.shape) for v in parts) == wholes[name].numel() for name, parts in found.items())
-    return found if all(covered) else None
+        parts_of[view.whole].append(view)
+    covered = (sum(prod(v.shape) for v in parts) == wholes[name].numel() for name, parts in parts_of.items())
+    return parts_of if all(covered) else None
 
 
 def _view(name: str, part: torch.Tensor, whole: str, sizes: tuple[int, ...]) -> View | None:
-    """Where a view lies in a contiguous tensor; None where it is no range along each axis."""
+    """The place of a view in a contiguous tensor; None if it is not one range along each axis."""
     strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
-    starts, left = [], part.storage_offset()
+    starts, offset = [], part.storage_offset()
     for stride in strides:
-        starts.append(left // max(1, stride))
-        left %= max(1, stride)
+        starts.append(offset // max(1, stride))
+        offset %= max(1, stride)
     lengths, order = [1] * len(sizes), list[int]()
     for size, stride in zip(part.shape, part.stride(), strict=True):
         if size == 1:
@@ -108,11 +111,11 @@ def _view(name: str, part: torch.Tensor, whole: str, sizes: tuple[int, ...]) -> 
 
 
 def together(parts: Iterable[View]) -> list[list[View]]:
-    """Parts that lie in the same rows of the same tensor."""
-    found: dict[tuple[str, Range], list[View]] = defaultdict(list)
+    """Parts grouped by the rows and the tensor that contain them."""
+    groups: dict[tuple[str, Range], list[View]] = defaultdict(list)
     for view in parts:
-        found[view.whole, view.ranges[0]].append(view)
-    return list(found.values())
+        groups[view.whole, view.ranges[0]].append(view)
+    return list(groups.values())
 
 
 def rows_of_parts(
@@ -125,13 +128,13 @@ def rows_of_parts(
             inside[row].append(view)
 
     def compute(rows: Ints) -> Array:
-        made = np.empty((len(rows), *shape[1:]), dtype)
+        joined = np.empty((len(rows), *shape[1:]), dtype)
         arrays: dict[str, Array] = {}
         for place, row in enumerate(rows.tolist()):
             for view in inside[row]:
                 if view.name not in arrays:
                     arrays[view.name] = view.turned(read(view.name))
-                made[place][view.rest] = arrays[view.name][row - view.ranges[0][0]]
-        return made
+                joined[place][view.rest] = arrays[view.name][row - view.ranges[0][0]]
+        return joined
 
     return Rows(shape[0], shape[1:], dtype, compute)

@@ -1,4 +1,4 @@
-"""A new checkpoint directory: its weights as they are made, its config, and what else the source has."""
+"""Write a new checkpoint directory: weights as they are made, the config, and the source's other files."""
 
 from __future__ import annotations
 
@@ -33,36 +33,35 @@ def write_checkpoint(
     remade: Callable[[], Iterable[Part]] = list,
     done: Path | None = None,
 ) -> None:
-    """Fill a folder. What is made together is open together, and nothing else.
+    """Fill a folder. Only tensors that are made together are in memory together.
 
-    config: of the result; that of the source, unchanged, is copied as it is written there. `wrote(name,
-    bytes)` is called for every tensor. ranks: who writes; `remade` is how another process comes by the parts,
-    and `done` a folder where they write down what is on the disk. If the folder is there, weights stay that
-    were written down.
+    config: the result's; if it equals the source's, the source's file is copied. `wrote(name, bytes)` is
+    called for every tensor. ranks: the processes that write. remade: makes the parts in another process.
+    done: a folder in which processes record what is on disk. If the folder exists, recorded weights stay.
     """
     folder.mkdir(exist_ok=True)
     empty(folder, lambda path: path.is_file() and path.suffix == ".safetensors")
     write_beside(folder, source, config)
-    made = list(parts)
-    entries = in_order(made)
+    own_parts = list(parts)
+    entries = in_order(own_parts)
     places = laid_out(folder, entries, source.metadata, shard_size, parameters=parameters)
-    written = ranks.each(WriteShare(remade, places, done), WriteShare(lambda: made, places, done, wrote))
+    written = ranks.each(WriteShare(remade, places, done), WriteShare(lambda: own_parts, places, done, wrote))
     if sum(written) != (total := sum(entry.nbytes for entry in entries)):
         raise AssertionError(f"{sum(written)} bytes are written, not {total}")
 
 
 def in_order(parts: Iterable[Part]) -> list[Entry]:
-    """Tensors as they stand in files; those of which nobody says where are last."""
+    """Tensors in the order of the files; tensors without a position are last."""
     placed = [
         (part.positions[k] if part.positions else math.inf, entry)
         for part in parts
         for k, entry in enumerate(part.entries)
     ]
-    return [entry for _, entry in sorted(placed, key=lambda one: one[0])]
+    return [entry for _, entry in sorted(placed, key=lambda pair: pair[0])]
 
 
 def write_beside(folder: Path, source: Checkpoint, config: Mapping[str, Json]) -> None:
-    """What a folder has beside weights: the config of the result, and the source's other files."""
+    """Write the files of a folder other than weights: the result's config, and the source's other files."""
     if config == source.config:
         shutil.copy2(source.path / CONFIG, folder / CONFIG)
     else:
@@ -75,13 +74,13 @@ def write_beside(folder: Path, source: Checkpoint, config: Mapping[str, Json]) -
 
 
 def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:
-    """What stays behind in a folder of the source, and what is written anew of an adapter."""
+    """Files in a folder of the source that are not copied, or that are written anew for an adapter."""
     strange = {name for name in names if source.is_strange(Path(folder, name))}
     return strange | ({ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set())
 
 
 def as_they_are(entries: Sequence[Entry], read: Callable[[str], Array]) -> list[Part]:
-    """Tensors that files have under their own names, each by itself."""
+    """Tensors that files store under their own names, each as a part of its own."""
 
     def one(name: str) -> Callable[[], Mapping[str, Rows]]:
         return lambda: {name: stored(read(name))}

@@ -1,6 +1,6 @@
-"""Writing a checkpoint of torch.distributed by one process or several: a file for each of them.
+"""Write a checkpoint of torch.distributed by one process or several, with a file for each.
 
-The tensors are cut into pieces of rows, each of which is made when torch's writer asks for it.
+The tensors are cut into pieces of rows; each piece is made when torch's writer asks for it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,19 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.storage import WriteResult
 
 AT_ONCE = 64 << 20
-"""Bytes of the largest piece of a tensor with several rows: it is made in memory."""
+"""Largest size in bytes of a piece with several rows, since a piece is made in memory."""
 
 Written = tuple[list[WriteItem], "list[WriteResult]"]
-"""What a process wrote, and where."""
+"""The items that a process wrote, and their places."""
 
 
 @dataclass
 class Contents:
-    """What a checkpoint is to hold: tensors, each in a part of its own, and other values as `torch.save` made
-    them, both by their keys; and the path of each key. copies: tensors of another checkpoint that stay in
-    their pieces. remarks: what is to be said of them.
+    """The contents of a new checkpoint.
+
+    parts: tensors, each in a part of its own. values: other entries as `torch.save` wrote them, by key.
+    paths: the path of each key. copies: tensors of another checkpoint that stay in their pieces. remarks:
+    notes for the user.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -58,16 +60,18 @@ class Contents:
     remarks: list[str] = field(default_factory=list)
 
     def add(self, path: KeyPath, entry: Entry, make: Callable[[], Rows], weight: str = "") -> None:
-        """A tensor; `make` gives its rows. weight: which one of the result's class it is."""
+        """Add a tensor whose rows `make` returns. weight: its name among the weights of the result's
+        class.
+        """
         key, made_of = self._key(path), (weight,) if weight else ()
         self.parts.append(Part((replace(entry, name=key),), lambda: {key: make()}, made_of=made_of))
 
     def add_value(self, path: KeyPath, content: bytes) -> None:
-        """Another entry, as `torch.save` made it."""
+        """Add an entry that is no tensor, as `torch.save` wrote it."""
         self.values[self._key(path)] = content
 
     def copy(self, saved: Distributed, key: str) -> None:
-        """An entry of another checkpoint, at its own place."""
+        """Add an entry of another checkpoint, under its own path."""
         self.paths[key] = saved.paths[key]
         if key in saved.tensors:
             self.copies.append((saved, key))
@@ -75,7 +79,7 @@ class Contents:
             self.values[key] = saved.content(key)
 
     def add_copy(self, path: KeyPath, saved: Distributed, key: str) -> None:
-        """An entry of another checkpoint, at another place."""
+        """Add an entry of another checkpoint under another path."""
         if key in saved.tensors:
             self.add(path, saved.entry(key), lambda: stored(saved.array(key)))
         else:
@@ -95,14 +99,16 @@ def write_distributed(
     ranks: Ranks = ALONE,
     remade: Callable[[], Contents] | None = None,
 ) -> None:
-    """Fill a folder. `wrote(key, bytes)` is called for every piece. ranks: who writes; `remade` is how
-    another process comes by the contents.
+    """Fill a folder.
+
+    `wrote(key, bytes)` is called for every piece. ranks: the processes that write. remade: makes the contents
+    in another process.
     """
     own = _Write(folder, lambda: contents, wrote)
-    found = ranks.each(own if remade is None else _Write(folder, remade), own)
-    _, metadata = create_default_global_save_plan([SavePlan(items) for items, _ in found])
+    written = ranks.each(own if remade is None else _Write(folder, remade), own)
+    _, metadata = create_default_global_save_plan([SavePlan(items) for items, _ in written])
     metadata.planner_data = dict(contents.paths)
-    _writer(folder).finish(metadata, [results for _, results in found])
+    _writer(folder).finish(metadata, [results for _, results in written])
 
 
 def _writer(folder: Path) -> FileSystemWriter:
@@ -113,7 +119,7 @@ def _writer(folder: Path) -> FileSystemWriter:
 
 @dataclass(frozen=True)
 class _Write:
-    """The job of each process."""
+    """The job of each process: write its share."""
 
     folder: Path
     contents: Callable[[], Contents]
@@ -127,7 +133,9 @@ class _Write:
         for share in shared_out(contents.parts, size)[rank]:
             [rows] = share.rows.values()
             planner.add(share.part, rows)
-        pieces = [(saved, key, one) for saved, key in contents.copies for one in saved.tensors[key].pieces]
+        pieces = [
+            (saved, key, piece) for saved, key in contents.copies for piece in saved.tensors[key].pieces
+        ]
         for saved, key, piece in pieces[rank::size]:
             planner.add_copy(saved, key, piece)
         for key, value in contents.values.items() if rank == 0 else ():
@@ -140,7 +148,7 @@ class _Write:
 
 @dataclass
 class _Planner(DefaultSavePlanner):
-    """What one process writes. items: as torch calls them."""
+    """A plan of what one process writes. items: the write items, as torch calls them."""
 
     wrote: Tell
     items: list[WriteItem] = field(default_factory=list)
@@ -150,14 +158,14 @@ class _Planner(DefaultSavePlanner):
     last: tuple[Part, Rows] | None = None
 
     def add(self, part: Part, rows: range) -> None:
-        """Some rows of a tensor."""
+        """Add some rows of a tensor."""
         [entry] = part.entries
-        for some in _pieces(rows, entry):
-            index = self._add(entry.name, without_data(entry).dtype, entry.shape, _chunk(entry, some))
-            self.pieces[index] = part, some
+        for piece_rows in _pieces(rows, entry):
+            index = self._add(entry.name, without_data(entry).dtype, entry.shape, _chunk(entry, piece_rows))
+            self.pieces[index] = part, piece_rows
 
     def add_copy(self, saved: Distributed, key: str, piece: Piece) -> None:
-        """A piece of a tensor of another checkpoint."""
+        """Add a piece of a tensor of another checkpoint."""
         cut, chunk = saved.tensors[key], ChunkStorageMetadata(Size(piece.offsets), Size(piece.sizes))
         self.copies[self._add(key, cut.dtype, cut.shape, chunk)] = saved, key, piece
 
@@ -170,13 +178,13 @@ class _Planner(DefaultSavePlanner):
         return index
 
     def add_value(self, key: str, value: bytes) -> None:
-        """An entry that is no tensor."""
+        """Add an entry that is no tensor."""
         index = MetadataIndex(key)
         self.items.append(WriteItem(index, WriteItemType.BYTE_IO, BytesIOWriteData(len(value))))
         self.values[index] = value
 
     def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
-        """A piece, when it is to be written."""
+        """The data of an item, when it is to be written."""
         index = write_item.index
         if index in self.values:
             return io.BytesIO(self.values[index])
@@ -187,9 +195,9 @@ class _Planner(DefaultSavePlanner):
         if self.last is None or self.last[0] is not part:
             self.last = part, part.make()[part.entries[0].name]
         [entry] = part.entries
-        made = to_torch(self.last[1].read(np.arange(rows.start, rows.stop)))
+        values = to_torch(self.last[1].read(np.arange(rows.start, rows.stop)))
         self.wrote(entry.name, len(rows) * entry.row_bytes)
-        return made.reshape(tuple(_chunk(entry, rows).sizes))
+        return values.reshape(tuple(_chunk(entry, rows).sizes))
 
 
 def _pieces(rows: range, entry: Entry) -> Iterator[range]:
@@ -201,7 +209,7 @@ def _pieces(rows: range, entry: Entry) -> Iterator[range]:
 
 
 def _chunk(entry: Entry, rows: range) -> ChunkStorageMetadata:
-    """Where some rows stand in a tensor; a number is a row."""
+    """The place of some rows in a tensor; a scalar is one row."""
     if not entry.shape:
         return ChunkStorageMetadata(Size(()), Size(()))
     rest = entry.shape[1:]
@@ -209,5 +217,5 @@ def _chunk(entry: Entry, rows: range) -> ChunkStorageMetadata:
 
 
 def key_of(path: Iterable[object]) -> str:
-    """What an entry is called: the parts of its path, joined by dots."""
+    """The key of an entry: the parts of its path, joined by dots."""
     return ".".join(map(str, path))
