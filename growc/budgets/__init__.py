@@ -1,1 +1,1 @@
-"""Budgets instead of sizes: finds sizes of axes that meet a budget, and says them as plain statements."""
+"""Budgets instead of sizes: find sizes of axes that meet a budget, and write them as plain statements."""

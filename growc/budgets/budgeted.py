@@ -1,6 +1,7 @@
-"""A budget on a model: the axes that it is over, what the model costs, and choices of sizes as statements.
+"""A budget on a model: its axes, the model's cost, and choices of sizes as statements.
 
-Needs: a budget, what stands above it, plans of the model. Gives: what searches for sizes share.
+Input: a budget, the statements above it, and plans of the model. Output: the parts that all searches for
+sizes share.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ from growc.resolve.bound import Bound, Decision, Resolved, Row
 
 @dataclass(frozen=True)
 class Choice:
-    """A level of each axis, planned: the statements, what the plan costs, what it loses by the scores."""
+    """A planned choice of one level for each axis.
+
+    items: its statements. amount: the plan's cost. lost: its loss by the scores.
+    """
 
     levels: tuple[int, ...]
     items: tuple[ast.Statement, ...]
@@ -39,7 +43,7 @@ class Choice:
 
 
 class Budgeted(ABC):
-    """What a budget of either direction knows of its model."""
+    """The common base of budgets in either direction, with what they know of their model."""
 
     def __init__(self, planning: Planning, above: Resolved, bound: Bound) -> None:
         self.planning, self.above, self.bound = planning, above, bound
@@ -48,15 +52,17 @@ class Budgeted(ABC):
         self.asked = statement
         self.c = planning.of(above.statements)
         self.trials = Trials(self.c, bound)
-        said = statement.limit.sequences
-        self.sequences = Held(*(self.number(e) for e in (said.batch, said.length))) if said else Held()
+        sequences = statement.limit.sequences
+        self.sequences = (
+            Held(*(self.number(e) for e in (sequences.batch, sequences.length))) if sequences else Held()
+        )
         self.notes: tuple[str, ...] = ()
         self.take(self.found_knobs())
         given = self.value(statement.limit.value)
         self.limit = math.floor(given) if isinstance(statement, ast.Budget) else math.ceil(given)
 
     def take(self, knobs: Sequence[Knob]) -> None:
-        """The axes from now on, and what the model costs by them."""
+        """Set the axes of the budget, and the model's cost as a function of them."""
         self.knobs = list(knobs)
         self.shares = shares_of(self.c, self.knobs)
         self.cost = self.cost_in(self.asked.limit.quantity)
@@ -71,16 +77,16 @@ class Budgeted(ABC):
 
     @property
     def multiples(self) -> int:
-        """What sizes are multiples of."""
+        """The number of which all new sizes are multiples."""
         return 1 if self.asked.multiples is None else self.number(self.asked.multiples)
 
     def cost_in(self, quantity: str) -> Cost:
-        """What the model costs, as a function of its sizes."""
+        """The model's cost in a quantity, as a function of its sizes."""
         parts = parts_of(quantity, self.c, self.shares, self.sequences)
         return cost_of(parts, self.knobs, self.shares.count)
 
     def plan(self, levels: Sequence[int], lost: float = 0.0) -> Choice:
-        """One choice, planned. Raises GrowError where the model cannot follow."""
+        """One planned choice. Raises GrowError if the model cannot follow it."""
         items = self.items(levels)
         behind = tuple(
             replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
@@ -95,12 +101,12 @@ class Budgeted(ABC):
         return tuple(self.said(knob.axis, knob.size(level)) for knob, level in pairs)
 
     def row(self, levels: Sequence[int], amount: float, lost: float, cost: str = "") -> Row:
-        """A choice as a line of a table."""
+        """A choice as a row of a table."""
         sizes = tuple("/".join(map(str, k.sizes(n))) for k, n in zip(self.knobs, levels, strict=True))
         return Row(sizes, round(amount), lost, cost)
 
     def decided(self, choice: Choice, rows: Sequence[Row], near: Sequence[Row]) -> Decision:
-        """What the budget comes to."""
+        """The decision on the budget: a choice, with tables of the compared and the nearest choices."""
         return Decision(
             choice.items,
             " ".join(self.asked.span.text.split()),
@@ -115,7 +121,7 @@ class Budgeted(ABC):
         )
 
     def unmet(self, levels: Sequence[int], amount: float, most: str) -> GrowError:
-        """No sizes meet the budget."""
+        """The error if no sizes meet the budget."""
         sizes = ", ".join(
             f"{k.axis.name} {'/'.join(map(str, k.sizes(n)))}" for k, n in zip(self.knobs, levels, strict=True)
         )
@@ -128,20 +134,20 @@ class Budgeted(ABC):
     # ---------------------------------------------------------------- expressions
 
     def number(self, expr: Expr) -> int:
-        """An expression that comes out whole. Raises GrowError (G312) where it does not."""
-        found = self.value(expr)
-        if found.denominator != 1:
-            raise GrowError(Diagnostic("G312", f"{found} is no whole number", expr.span))
-        return int(found)
+        """The value of an expression as an integer. Raises GrowError (G312) if it is not whole."""
+        value = self.value(expr)
+        if value.denominator != 1:
+            raise GrowError(Diagnostic("G312", f"{value} is no whole number", expr.span))
+        return int(value)
 
     def value(self, expr: Expr) -> Fraction:
-        """What an expression comes to, by the model as it stands before the budget."""
+        """The value of an expression in the model as it is before the budget."""
         return value_in(
             expr, self.c, self.bound, {name: partial(self.today, name) for name in ast.QUANTITIES}
         )
 
     def today(self, quantity: str) -> Fraction:
-        """What the model costs as it stands before the budget."""
+        """The model's cost in a quantity as it is before the budget."""
         deep = next((knob for knob in self.knobs if knob.kept), None)
         level = 0 if deep is None else deep.nearest(Fraction(1))
         return self.cost_in(quantity).exact(level, self.shares.ones)

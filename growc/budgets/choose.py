@@ -1,4 +1,4 @@
-"""What a statement on a budget comes to, by its kind."""
+"""Decide a statement on a budget, by its kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from growc.resolve.bound import Bound, Decision, Resolved
 
 
 def decision(planning: Planning, above: Resolved, bound: Bound) -> Decision:
-    """The plain statements of one budget. Raises GrowError where no sizes meet it."""
+    """The plain statements for one budget. Raises GrowError if no sizes meet it."""
     match bound.statement:
         case ast.Budget() as statement:
             return Shrinking(planning, above, bound, statement).decide()

@@ -1,7 +1,8 @@
-"""What a model costs, as polynomials in the shares of its axes: parameters, those of one token, and others.
+"""The cost of a model as polynomials in the shares of its axes: parameters, parameters of one token, and
+others.
 
-Needs: a compilation, the knobs of a budget. Gives: a `Cost`, whose value at today's sizes is what the model
-has today.
+Input: a compilation and the knobs of a budget. Output: a `Cost`, whose value at today's sizes is the model's
+cost today.
 """
 
 from __future__ import annotations
@@ -15,36 +16,36 @@ from growc.passes.compilation import Result
 from growc.passes.finish.assemble import chain
 
 Home = tuple[int, int]
-"""A layer: its run, and its number there."""
+"""A layer: its run, and its number in the run."""
 
 Parts = Iterable[tuple[Home | None, Polynomial]]
-"""What the parts of a model cost; None: a part of no layer."""
+"""The costs of a model's parts, each with its layer; None for a part outside of layers."""
 
 
 def shares_of(c: Result, knobs: Sequence[Knob]) -> Shares:
-    """The shares of all atoms, by the knobs of width in order."""
+    """The shares of all atoms, numbered by the width knobs in order."""
     wide = [knob for knob in knobs if not knob.kept]
     number = {atom: k for k, knob in enumerate(wide) for atom in knob.atoms}
     return Shares(len(wide), number, c.lowered.sizes.current)
 
 
 def cost_of(parts: Parts, knobs: Sequence[Knob], count: int) -> Cost:
-    """The sum of all parts, with each number of layers."""
+    """The sum of all parts, for each number of layers."""
     by_home: dict[Home | None, Polynomial] = {}
     for home, part in parts:
         by_home[home] = by_home.get(home, Polynomial()) + part
     levels = next((knob.kept for knob in knobs if knob.kept), ((),))
-    made = []
+    costs = []
     for kept in levels:
-        there = (part.times(_times(home, kept)) for home, part in by_home.items())
-        made.append(sum(there, Polynomial()))
-    return Cost(tuple(made), count)
+        repeated = (part.times(_times(home, kept)) for home, part in by_home.items())
+        costs.append(sum(repeated, Polynomial()))
+    return Cost(tuple(costs), count)
 
 
 def _times(home: Home | None, kept: Sequence[Sequence[int] | None]) -> int:
-    """How often a layer stands among those of the result."""
-    own = None if home is None or not kept else kept[home[0]]
-    return 1 if home is None or own is None else own.count(home[1])
+    """The number of times that a layer occurs in the result."""
+    layers = None if home is None or not kept else kept[home[0]]
+    return 1 if home is None or layers is None else layers.count(home[1])
 
 
 def parameters(c: Result, shares: Shares) -> Parts:
@@ -54,42 +55,46 @@ def parameters(c: Result, shares: Shares) -> Parts:
 
 
 def counted(c: Result) -> list[Value]:
-    """The uses of weights that count: ties once, single numbers not, and nothing that no node reads."""
+    """The uses of weights that count. Ties count once; single numbers and weights that no node reads do
+    not.
+    """
     live = {instance.node for instance in c.axes.instances}
     followers = {use for tie in c.ties for use in tie.uses[1:]}
-    found = []
+    uses = []
     for use in c.axes.graph.uses():
         used = not use.users or any(node in live for node, _ in use.users)
         weight = use.weight
         if weight is not None and weight.floating and weight.elements > 1 and used and use not in followers:
-            found.append(use)
-    return found
+            uses.append(use)
+    return uses
 
 
 def elements(c: Result, use: Value, shares: Shares) -> Polynomial:
-    """How many numbers a weight has; one whose axes are not told apart stays as it is."""
+    """The number of elements of a weight; constant if its axes are not told apart."""
     assert use.weight is not None
-    made = shares.product(shares.of(space) for space in c.axes.of(use))
-    today = made.at(shares.ones)
+    product = shares.product(shares.of(space) for space in c.axes.of(use))
+    today = product.at(shares.ones)
     now = _now(c).get(use, use.weight.elements)
-    return made if today == now else Polynomial.constant(now, shares.count)
+    return product if today == now else Polynomial.constant(now, shares.count)
 
 
 def _now(c: Result) -> Mapping[Value, int]:
-    """How many numbers weights have behind the statements of the compilation."""
+    """The number of elements of each weight after the statements of the compilation."""
     pairs = zip(c.assembled.weights, c.assembled.uses, strict=True)
     return {use: plan.elements for plan, uses in pairs for use in uses}
 
 
 def home_of(c: Result, use: Value) -> Home | None:
-    """The layer that alone reads a weight, in all places where it is tied."""
+    """The only layer that reads a weight, in all places where it is tied; None if there are several or
+    none.
+    """
     tied = next((tie.uses for tie in c.ties if use in tie.uses), (use,))
-    found = {c.layers.home.get(node) for one in tied for node in _readers(one)}
-    return found.pop() if len(found) == 1 else None
+    homes = {c.layers.home.get(node) for alias in tied for node in _readers(alias)}
+    return homes.pop() if len(homes) == 1 else None
 
 
 def _readers(use: Value) -> list[Node]:
-    """The nodes that read a weight, behind operators that only lay it out."""
+    """The nodes that read a weight, after operators that only change its layout."""
     laid_out = list(chain(use))
     last = laid_out[-1].outputs[0] if laid_out else use
     return [node for node, _ in last.users]

@@ -1,7 +1,8 @@
-"""Axes that a class of transformers ties to each other: these change together, where its config says so.
+"""Axes that a class of transformers ties to each other: they change together, as its config demands.
 
-Needs: the knobs of a budget, plans of the model. Gives: the knobs that a class can hold. Each axis is planned
-alone, once, at a size that suits all axes; what the class makes follow it belongs to it from then on.
+Input: the knobs of a budget, and plans of the model. Output: the knobs that a class can hold. Each axis is
+planned alone, once, at a size that suits all axes. Axes that the class changes along with it belong to it
+from then on.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound, Resolved
 
 OUTSIDE = ("vocab", "positions")
-"""Axes that no size of another one follows from."""
+"""Axes whose size does not determine that of any other axis."""
 
 
 @dataclass(frozen=True)
 class Coupling:
-    """Knobs that a class can hold, and what is to be known of those that it cannot."""
+    """Knobs that a class can hold, and notes on those that it cannot."""
 
     knobs: list[Knob]
     notes: tuple[str, ...] = ()
@@ -43,28 +44,34 @@ def coupled(
     said: Said,
     lost: Callable[[ast.AxisRef], Lost],
 ) -> Coupling:
-    """The knobs as the class of the model ties them; one that it cannot change alone follows, or stays."""
+    """The knobs as the class of the model ties them. A knob that the class cannot change alone follows
+    another or stays.
+    """
     share = _share(c)
-    made: list[Knob] = []
+    alone: list[Knob] = []
     refused: list[Knob] = []
     for knob in knobs:
         if knob.kept or len(knob.levels) < 2:
-            made.append(knob)
+            alone.append(knob)
             continue
-        tried = share if _has(knob, share) else knob.share(len(knob.levels) - 2)
-        statement = said(knob.axis, size_said(knob.axis, knob.before, tried))
+        trial = share if _has(knob, share) else knob.share(len(knob.levels) - 2)
+        statement = said(knob.axis, size_said(knob.axis, knob.before, trial))
         try:
             plan = held(planning.of((*above.statements, replace(bound, statement=statement))))
-            made.append(_following(c, plan, knob, tried, lost(knob.axis)))
+            alone.append(_following(c, plan, knob, trial, lost(knob.axis)))
         except GrowError:
             refused.append(knob)
-    taken = [one for k, one in enumerate(made) if one.kept or not _lies_in(one, made[:k], made[k + 1 :])]
-    followed = [*refused, *(one for one in made if one not in taken)]
-    return Coupling(taken, tuple(_told(knob, taken) for knob in followed))
+    leading = [
+        candidate
+        for k, candidate in enumerate(alone)
+        if candidate.kept or not _lies_in(candidate, alone[:k], alone[k + 1 :])
+    ]
+    followed = [*refused, *(candidate for candidate in alone if candidate not in leading)]
+    return Coupling(leading, tuple(_told(knob, leading) for knob in followed))
 
 
 def _told(knob: Knob, taken: Sequence[Knob]) -> str:
-    leader = next((one.axis.name for one in taken if knob.atoms <= one.atoms), "")
+    leader = next((other.axis.name for other in taken if knob.atoms <= other.atoms), "")
     name = knob.axis.name
     return (
         f"`{name}` follows `{leader}` in the class"
@@ -74,7 +81,7 @@ def _told(knob: Knob, taken: Sequence[Knob]) -> str:
 
 
 def _lies_in(one: Knob, before: Sequence[Knob], behind: Sequence[Knob]) -> bool:
-    """Whether another axis takes all that one changes along."""
+    """Whether another axis changes all atoms that one changes."""
     return any(one.atoms <= other.atoms for other in before) or any(one.atoms < o.atoms for o in behind)
 
 
@@ -90,12 +97,10 @@ def _has(knob: Knob, share: Fraction) -> bool:
 
 
 def _following(c: Result, plan: Result, knob: Knob, share: Fraction, lost: Lost) -> Knob:
-    """The knob with all atoms that follow it, at the sizes that suit them. Raises ValueError where what
-    follows does so in no proportion.
-    """
+    """The knob with all atoms that follow it in its proportion, at the sizes that suit all changed atoms."""
     before, after = c.lowered.sizes, plan.lowered.sizes
-    every = dict.fromkeys(map(find, atoms_of(s for use in c.graph.uses() for s in c.axes.of(use))))
-    changed = {atom: before.of(atom)[0] for atom in every if after.of(atom)[0] != before.of(atom)[0]}
+    atoms_known = dict.fromkeys(map(find, atoms_of(s for use in c.graph.uses() for s in c.axes.of(use))))
+    changed = {atom: before.of(atom)[0] for atom in atoms_known if after.of(atom)[0] != before.of(atom)[0]}
     others = [atom for atom in changed if atom not in knob.atoms]
     fitting = [k for k in range(len(knob.levels)) if _whole(changed, knob.share(k))]
     shares = [knob.share(k) for k in fitting]

@@ -1,4 +1,4 @@
-"""What the expressions of budgets come to, by the model as it stands before them."""
+"""Evaluate the expressions of budgets in the model as it is before them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from growc.resolve.bound import Bound
 def value_in(
     expr: Expr, c: Result, bound: Bound, quantities: Mapping[str, Callable[[], Fraction]]
 ) -> Fraction:
-    """The value, with sizes of axes, and quantities. Raises GrowError (G312) for a name of several sizes."""
+    """The value of an expression with sizes of axes and quantities. Raises GrowError (G312) if a name has
+    several sizes.
+    """
     region = region_of(bound.scopes, c.roles.scopes, c.axes, c.layers, bound.number)
 
     def one(axis: Named) -> int | Fraction:
@@ -25,13 +27,13 @@ def value_in(
             return quantities[name]()
         sizes = c.lowered.sizes if axis.moment is None else c.lowered.before(axis.moment)
         if name == "layers":
-            have = numbers(runs_in(c.layers, bound.scopes, span), sizes.moment)
+            sizes_found = numbers(runs_in(c.layers, bound.scopes, span), sizes.moment)
         else:
-            found = region.of(named(name, span, c.roles, c.axes), name, span)
-            have = list(dict.fromkeys(sizes.product(a.spaces) for a in found))
-        if len(have) > 1:
-            listed = ", ".join(map(str, have))
+            axes = region.of(named(name, span, c.roles, c.axes), name, span)
+            sizes_found = list(dict.fromkeys(sizes.product(a.spaces) for a in axes))
+        if len(sizes_found) > 1:
+            listed = ", ".join(map(str, sizes_found))
             raise GrowError(Diagnostic("G312", f"`{name}` has several sizes here: {listed}", span))
-        return have[0]
+        return sizes_found[0]
 
     return fraction(expr, one)

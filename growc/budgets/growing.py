@@ -1,7 +1,8 @@
-"""The sizes that a budget asks for: all axes times one factor, the smallest that reaches it.
+"""The sizes that a budget asks for: all axes times the smallest common factor that reaches it.
 
-Needs: `widen to QUANTITY >= LIMIT over … in proportion with FILL`, plans of the model. Gives: a `Decision`.
-Raises GrowError (G303) where no factor up to 16 reaches the budget, and for what a model cannot follow.
+Input: `widen to QUANTITY >= LIMIT over … in proportion with FILL`, and plans of the model. Output: a
+`Decision`. Raises GrowError (G303) if no factor up to 16 reaches the budget, and for what a model cannot
+follow.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from growc.resolve.bound import Bound, Decision, Resolved
 from growc.resolve.budget_checks import options_on
 
 TRIES = 4
-"""Plans that are made before one has as much as the budget asks for."""
+"""Plans that are made until one reaches the budget."""
 
 
 class Growing(Budgeted):
@@ -33,15 +34,15 @@ class Growing(Budgeted):
         super().__init__(planning, above, bound)
 
     def found_knobs(self) -> list[Knob]:
-        """The knobs of the axes that the budget is over."""
-        made = []
+        """The knobs of the budget's axes."""
+        knobs = []
         for axis in self.statement.axes:
             if axis.name == "layers":
                 assert self.statement.order is not None
-                made.append(deeper(self.c, axis, self.statement.order, self.bound))
+                knobs.append(deeper(self.c, axis, self.statement.order, self.bound))
             else:
-                made.append(wider(self.trials, axis, self.said, self.multiples))
-        return made
+                knobs.append(wider(self.trials, axis, self.said, self.multiples))
+        return knobs
 
     def said(self, axis: ast.AxisRef, size: Expr) -> ast.Statement:
         """The plain statement that gives an axis a size."""
@@ -57,23 +58,25 @@ class Growing(Budgeted):
             return self.reached(self.knobs)
         wide = [size for knob in self.knobs if not knob.kept for size in knob.before]
         roles = self.c.roles
-        every = [size for name in roles.axes if name not in OUTSIDE for size in roles.sizes(name)]
+        sizes = [size for name in roles.axes if name not in OUTSIDE for size in roles.sizes(name)]
         try:
             return self.reached(in_steps(self.knobs, math.gcd(*wide)))
         except GrowError:
-            return self.reached(in_steps(self.knobs, math.gcd(*every)))
+            return self.reached(in_steps(self.knobs, math.gcd(*sizes)))
 
     def reached(self, knobs: Sequence[Knob]) -> Decision:
-        """The same, with these axes. A plan may have more than its axes say, where others follow them."""
+        """The decision with these axes. A plan may cost more than its axes show, if other axes follow
+        them.
+        """
         self.take(knobs)
-        limit, beyond = self.limit, 0
+        limit, excess = self.limit, 0
         best: Choice | None = None
         for _ in range(TRIES):
-            levels = self.reaching(limit - beyond)
+            levels = self.reaching(limit - excess)
             if best is not None and levels == best.levels:
                 break
             choice = self.plan(levels)
-            beyond = choice.amount - round(self.amount(levels))
+            excess = choice.amount - round(self.amount(levels))
             if choice.amount >= limit and (best is None or choice.amount < best.amount):
                 best = choice
             elif best is not None:
@@ -81,11 +84,11 @@ class Growing(Budgeted):
         if best is None:
             raise self.unmet(choice.levels, choice.amount, "most that was planned")
         below = self.beneath(best.levels)
-        near = [] if below is None else [self.row(below, float(self.amount(below)) + beyond, 0.0)]
+        near = [] if below is None else [self.row(below, float(self.amount(below)) + excess, 0.0)]
         return self.decided(best, [self.row(best.levels, best.amount, 0.0)], near)
 
     def amount(self, levels: tuple[int, ...]) -> Fraction:
-        """What the model costs at a level of each axis."""
+        """The model's cost at one level for each axis."""
         pairs = list(zip(self.knobs, levels, strict=True))
         shares = (knob.share(level) for knob, level in pairs if not knob.kept)
         return self.cost.exact(next((level for knob, level in pairs if knob.kept), 0), shares)
@@ -95,7 +98,7 @@ class Growing(Budgeted):
         return tuple(knob.nearest(factor) for knob in self.knobs)
 
     def reaching(self, limit: int) -> tuple[int, ...]:
-        """The levels of the smallest factor that reaches a budget."""
+        """The levels of the smallest factor that reaches a budget. Raises GrowError (G303) if none does."""
         factors = sorted({f for knob in self.knobs for f in knob.turns()})
         low, high = 0, len(factors) - 1
         if self.amount(self.at(factors[high])) < limit:
@@ -110,21 +113,24 @@ class Growing(Budgeted):
         return self.at(factors[low])
 
     def beneath(self, levels: tuple[int, ...]) -> tuple[int, ...] | None:
-        """The next smaller levels in proportion; None below today's."""
-        turns = [knob.turn(n - 1) for knob, n in zip(self.knobs, levels, strict=True) if n]
+        """The next smaller levels in proportion; None if there are none."""
+        factors = [knob.turn(n - 1) for knob, n in zip(self.knobs, levels, strict=True) if n]
         smaller = [
-            at for at in map(self.at, sorted(turns, reverse=True)) if self.amount(at) < self.amount(levels)
+            lower
+            for lower in map(self.at, sorted(factors, reverse=True))
+            if self.amount(lower) < self.amount(levels)
         ]
         return max(smaller, key=self.amount, default=None)
 
 
 def in_steps(knobs: Sequence[Knob], parts: int) -> list[Knob]:
-    """The knobs with widths that are multiples of an equal part of each, so that what a class asks of sizes
-    in relation to each other holds of all of them.
+    """The knobs with only widths that are multiples of an equal part of each width.
+
+    Relations that a class demands between sizes then hold for all of them.
     """
-    made = []
+    stepped = []
     for knob in knobs:
         fitting = [k for k in range(len(knob.levels)) if (knob.share(k) * parts).denominator == 1]
         levels = tuple(knob.levels[k] for k in fitting)
-        made.append(knob if knob.kept else replace(knob, levels=levels, lost=knob.lost[fitting]))
-    return made
+        stepped.append(knob if knob.kept else replace(knob, levels=levels, lost=knob.lost[fitting]))
+    return stepped

@@ -1,9 +1,9 @@
 """Sizes that differ by layer: the units of all layers compete for a total.
 
-Needs: `subclone AXIS to total LIMIT by RANKING`, plans of the model. Gives: a `Decision`, with a plain
-statement for each layer. A unit counts by its part of what the scores of its layer add up to. Raises
-GrowError (G303) where the total is too small or too large, and what the class of a model says of layers of
-several sizes, with the nearest uniform statement.
+Input: `subclone AXIS to total LIMIT by RANKING`, and plans of the model. Output: a `Decision` with a plain
+statement for each layer. A unit counts by its part of the sum of its layer's scores. Raises GrowError (G303)
+if the total is too small or too large. If the model's class refuses layers of several sizes, the error names
+the nearest uniform statement.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ ROLES: tuple[Literal["encoder"], Literal["decoder"]] = ("encoder", "decoder")
 
 @dataclass(frozen=True)
 class Place:
-    """One layer: the scopes that lead to it, and the sizes that its axis can have."""
+    """One layer: the scopes that lead to it, and the knob of its axis."""
 
     scopes: tuple[ast.Scope, ...]
     layer: int
     knob: Knob
 
     def size(self, level: int) -> int:
-        """How many units it has at a level, those of several axes together."""
+        """The number of units at a level, summed over its axes."""
         return sum(self.knob.sizes(level))
 
 
 def decided(planning: Planning, above: Resolved, bound: Bound, statement: ast.SubcloneTotal) -> Decision:
-    """The statements of each layer."""
+    """The decision with the statements of each layer."""
     c = planning.of(above.statements)
     places = list(_places(c, bound, statement))
     total = math.floor(value_in(statement.size, c, bound, {}))
@@ -52,18 +52,20 @@ def decided(planning: Planning, above: Resolved, bound: Bound, statement: ast.Su
     items = tuple(_items(places, levels, statement))
     plain = [_plain(place, level, statement) for place, level in zip(places, levels, strict=True)]
     behind = [
-        replace(bound, number=bound.number + k, scopes=(*bound.scopes, *scopes), statement=one)
-        for k, (scopes, one) in enumerate(p for p in plain if p is not None)
+        replace(bound, number=bound.number + k, scopes=(*bound.scopes, *scopes), statement=layer_statement)
+        for k, (scopes, layer_statement) in enumerate(p for p in plain if p is not None)
     ]
     _held(planning, above, behind, places, total, statement)
     sizes = tuple(str(place.size(level)) for place, level in zip(places, levels, strict=True))
-    have = sum(place.size(level) for place, level in zip(places, levels, strict=True))
+    kept_units = sum(place.size(level) for place, level in zip(places, levels, strict=True))
     shares = [float(place.knob.lost[level]) for place, level in zip(places, levels, strict=True)]
     lost = math.sqrt(sum(share**2 for share in shares) / len(shares))
     names = tuple(" ".join([*map(_named, place.scopes), str(place.layer)]) for place in places)
     text = " ".join(statement.span.text.split())
     lines = tuple(grammar.format(ast.Recipe(items)).splitlines())
-    return Decision(items, text, names, statement.axis.name, total, (Row(sizes, have, lost),), plain=lines)
+    return Decision(
+        items, text, names, statement.axis.name, total, (Row(sizes, kept_units, lost),), plain=lines
+    )
 
 
 def _named(scope: ast.Scope) -> str:
@@ -78,11 +80,11 @@ def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[P
         message = "this version shares out a total in models with one run of layers, or encoder and decoder"
         raise GrowError(Diagnostic("G209", message, statement.axis.span))
     for run in runs:
-        known = next((role for role in ROLES if role == run.scope), None)
-        scopes: tuple[ast.Scope, ...] = () if len(runs) == 1 or known is None else (ast.RoleScope(known),)
+        role = next((role for role in ROLES if role == run.scope), None)
+        scopes: tuple[ast.Scope, ...] = () if len(runs) == 1 or role is None else (ast.RoleScope(role),)
         for layer in range(len(run.layers)):
-            inside = (*bound.scopes, *scopes, ast.LayerScope(ast.Layer(Int(layer))))
-            trials = Trials(c, replace(bound, scopes=inside))
+            layer_scopes = (*bound.scopes, *scopes, ast.LayerScope(ast.Layer(Int(layer))))
+            trials = Trials(c, replace(bound, scopes=layer_scopes))
             try:
                 knob = width(trials, statement.axis, _saying(statement), lost, 1)
             except GrowError as error:
@@ -91,7 +93,7 @@ def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[P
 
 
 def _of_layer(error: GrowError, layer: int, scope: str, statement: ast.SubcloneTotal) -> GrowError:
-    """What is wrong with the axis in one layer, said of the statement."""
+    """The error about an axis in one layer, placed on the statement."""
     first = error.diagnostics[0]
     where = f"layer {layer}{f' of the {scope}' if scope else ''}"
     cause = "units reach out of it" if first.code == "G307" else first.message
@@ -108,30 +110,35 @@ def _saying(statement: ast.SubcloneTotal) -> Said:
 
 
 def shared_out(places: Sequence[Place], total: int, statement: ast.SubcloneTotal) -> list[int]:
-    """The level of each layer: the units with the largest part of their layer's scores stay."""
+    """The level of each layer. Units with the largest part of their layer's scores stay.
+
+    Raises GrowError (G303) if the total is out of range.
+    """
     levels = [0] * len(places)
-    left = total - sum(place.size(0) for place in places)
-    today = sum(place.size(len(place.knob.levels) - 1) for place in places)
-    if left < 0 or total > today:
-        what = "less than one for each layer" if left < 0 else f"more than the {today} of today"
-        message = f"a total of {total} is {what}"
+    remaining = total - sum(place.size(0) for place in places)
+    units_today = sum(place.size(len(place.knob.levels) - 1) for place in places)
+    if remaining < 0 or total > units_today:
+        relation = (
+            "less than one for each layer" if remaining < 0 else f"more than the {units_today} of today"
+        )
+        message = f"a total of {total} is {relation}"
         raise GrowError(Diagnostic("G303", message, statement.size.span))
-    waiting = [_gain(place, k, 0) for k, place in enumerate(places) if len(place.knob.levels) > 1]
-    heapq.heapify(waiting)
-    while waiting:
-        _, k = heapq.heappop(waiting)
+    queue = [_gain(place, k, 0) for k, place in enumerate(places) if len(place.knob.levels) > 1]
+    heapq.heapify(queue)
+    while queue:
+        _, k = heapq.heappop(queue)
         step = places[k].size(levels[k] + 1) - places[k].size(levels[k])
-        if step > left:
+        if step > remaining:
             continue
         levels[k] += 1
-        left -= step
+        remaining -= step
         if levels[k] + 1 < len(places[k].knob.levels):
-            heapq.heappush(waiting, _gain(places[k], k, levels[k]))
+            heapq.heappush(queue, _gain(places[k], k, levels[k]))
     return levels
 
 
 def _gain(place: Place, k: int, level: int) -> tuple[float, int]:
-    """What one step more keeps, for each unit: the most comes first."""
+    """Sort key of a layer: the loss per unit that its next step avoids, largest first, and its number."""
     step = place.size(level + 1) - place.size(level)
     return float(place.knob.lost[level + 1] - place.knob.lost[level]) / step, k
 
@@ -139,7 +146,7 @@ def _gain(place: Place, k: int, level: int) -> tuple[float, int]:
 def _plain(
     place: Place, level: int, statement: ast.SubcloneTotal
 ) -> tuple[tuple[ast.Scope, ...], ast.Statement] | None:
-    """The statement of one layer, with its scopes; none where it keeps its size."""
+    """The statement of one layer with its scopes; None if the layer keeps its size."""
     if place.knob.stays(level):
         return None
     scope = ast.LayerScope(ast.Layer(Int(place.layer)))
@@ -149,12 +156,12 @@ def _plain(
 def _items(
     places: Sequence[Place], levels: Sequence[int], statement: ast.SubcloneTotal
 ) -> Iterator[ast.Item]:
-    """The same as items of a recipe."""
+    """The statements of all layers as items of a recipe."""
     for place, level in zip(places, levels, strict=True):
-        found = _plain(place, level, statement)
-        if found is not None:
-            item: ast.Item = found[1]
-            for scope in reversed(found[0]):
+        scoped_statement = _plain(place, level, statement)
+        if scoped_statement is not None:
+            item: ast.Item = scoped_statement[1]
+            for scope in reversed(scoped_statement[0]):
                 item = ast.Scoped(scope, (item,), span=statement.span)
             yield item
 
@@ -167,8 +174,9 @@ def _held(
     total: int,
     statement: ast.SubcloneTotal,
 ) -> None:
-    """Raise GrowError where the model cannot have layers of these sizes, with the uniform statement that is
-    nearest to the total.
+    """Raise GrowError if the model cannot have layers of these sizes.
+
+    The error names the uniform statement that is nearest to the total.
     """
     c = planning.of((*above.statements, *behind))
     try:

@@ -1,4 +1,4 @@
-"""Plans of statements on one model, as many as a budget has to try."""
+"""Plan statements on one model, as often as a budget needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Planning:
-    """A model that plans are made of. done: how many were made."""
+    """A model on which statements are planned. done: the number of plans made."""
 
     model: Model
     options: Options
@@ -24,17 +24,17 @@ class Planning:
     kept: list[Analysis] = field(default_factory=list)
 
     def of(self, statements: tuple[Bound, ...]) -> Result:
-        """What statements make of the model, whatever stores the result."""
+        """The compilation of statements on the model, before any class of the result is applied."""
         self.done += 1
         moves = any(isinstance(bound.statement, Depth) for bound in statements)
         return asked_of(self._analysis(once=moves), Resolved(statements))
 
     def has_class(self, c: Result) -> bool:
-        """Whether a class with a config stores the results."""
+        """Whether the result is stored by a class with a config."""
         return hasattr(c.model, "holder") and self.options.get("keep_class", True)
 
     def _analysis(self, *, once: bool) -> Analysis:
-        """The analysis of the model; layers move in it, so that it then serves once."""
+        """The analysis of the model. Moving layers changes it, so it is then used once."""
         if not self.kept:
             self.kept.append(compiled(Resolved(()), self.model, analysis_only=True, **self.options))
         return self.kept.pop() if once else self.kept[0]

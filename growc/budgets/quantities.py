@@ -1,6 +1,6 @@
-"""The quantities of budgets: what each counts of a model, as parts whose costs follow from sizes.
+"""The quantities of budgets: the model's parts that each counts, with costs as functions of sizes.
 
-A plan is counted in the same way as the model, at its own sizes; parameters as `expect parameters` does.
+A plan is counted as the model is, at its own sizes; parameters are counted as by `expect parameters`.
 """
 
 from __future__ import annotations
@@ -23,24 +23,26 @@ from growc.reports.flops import count, sizes_of_all, vocabulary
 from growc.reports.products import terms_of
 
 FLOAT = "float32"
-"""The type of what a model computes where that is not known."""
+"""Element type of computed values whose type is unknown."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What memory holds beside weights: keys and values, or states, of a batch of sequences of a length."""
+    """The contents of memory beside weights: keys and values, or states, of a batch of sequences of one
+    length.
+    """
 
     batch: int = 1
     length: int = 1
 
 
 def parts_of(quantity: str, c: Result, shares: Shares, held: Held) -> Parts:
-    """What the parts of a model cost, as functions of its sizes."""
+    """The costs of the model's parts in a quantity, as functions of its sizes."""
     return QUANTITIES[quantity](c, shares, held)
 
 
 def amount_of(quantity: str, c: Result, held: Held) -> int:
-    """What a plan costs."""
+    """The cost of a plan in a quantity."""
     if quantity == "parameters":
         return c.plan.parameters[1]
     if quantity == "flops":
@@ -58,40 +60,40 @@ def _parameters(c: Result, shares: Shares, held: Held) -> Parts:
 
 
 def _active(c: Result, shares: Shares, held: Held) -> Parts:
-    """The parameters that one token meets: of experts as many as are chosen for it."""
+    """The parameters that one token uses: of experts, only as many as are chosen for it."""
     chosen = {find(space): fewest(ranking) for ranking, space in c.axes.ranked.items()}
     routing = {v for ranking in c.axes.ranked for v in ancestors(ranking.input(0))}
-    alone = dict(_alone(c, chosen))
+    unit_networks = dict(_alone(c, chosen))
     for use in counted(c):
-        home, whole = home_of(c, use), elements(c, use, shares)
+        home, elements_used = home_of(c, use), elements(c, use, shares)
         stack = None if use in routing else next((s for s in map(find, c.axes.of(use)) if s in chosen), None)
-        if use in alone:
-            whole = whole.times(alone[use])
+        if use in unit_networks:
+            elements_used = elements_used.times(unit_networks[use])
         elif stack is not None:
-            whole = _of_chosen(shares.of(stack), chosen[stack], whole)
-        yield home, whole
+            elements_used = _of_chosen(shares.of(stack), chosen[stack], elements_used)
+        yield home, elements_used
 
 
 def _of_chosen(there: Polynomial, most: int, whole: Polynomial) -> Polynomial:
-    """What is met of a stack: as much as chosen units have, however many there are."""
+    """The part of a stack that is used: that of the chosen units, however many there are."""
     if len(there.terms) > 1:
         return whole
     (powers, value), *_ = there.terms.items()
     return Polynomial(
         {
-            tuple(a - b for a, b in zip(own, powers, strict=True)): amount * Fraction(most) / value
-            for own, amount in whole.terms.items()
+            tuple(a - b for a, b in zip(term_powers, powers, strict=True)): amount * Fraction(most) / value
+            for term_powers, amount in whole.terms.items()
         }
     )
 
 
 def _alone(c: Result, chosen: dict[Space, int]) -> Iterator[tuple[Value, Fraction]]:
-    """The weights of networks of which each serves one unit, and which part of them a token meets."""
+    """The weights of networks that each serve one unit, with the part of them that a token uses."""
     for experts in c.axes.experts:
         space = find(c.axes.of(experts.whole)[experts.axis])
         if space in chosen:
-            met = Fraction(chosen[space], c.lowered.sizes.of(space)[0])
-            yield from ((use, met) for uses in experts.networks.values() for use in uses)
+            part = Fraction(chosen[space], c.lowered.sizes.of(space)[0])
+            yield from ((use, part) for uses in experts.networks.values() for use in uses)
 
 
 # ------------------------------------------------------------------------------------------ FLOPs
@@ -105,15 +107,15 @@ def _flops(c: Result, shares: Shares, held: Held) -> Parts:
     _, sizes = sizes_of_all(c, ids, source.inputs)
     for instance in c.axes.instances:
         for product, number in terms_of(c, instance, sizes) or ():
-            made = Polynomial.constant(Fraction(2 * number, counted_at.units), shares.count)
-            for at, axis, result in product.over:
-                value = instance.node.outputs[at] if result else instance.node.required(at)
-                made = made * _relative(shares, c.axes.of(value)[axis])
-            yield c.layers.home.get(instance.node), made
+            flops = Polynomial.constant(Fraction(2 * number, counted_at.units), shares.count)
+            for operand, axis, result in product.over:
+                value = instance.node.outputs[operand] if result else instance.node.required(operand)
+                flops = flops * _relative(shares, c.axes.of(value)[axis])
+            yield c.layers.home.get(instance.node), flops
 
 
 def _relative(shares: Shares, space: Space) -> Polynomial:
-    """The size of a space in relation to today's."""
+    """The size of a space relative to today's."""
     size = shares.of(space)
     today = size.at(shares.ones)
     return size.times(1 / today) if today else Polynomial.constant(1, shares.count)
@@ -123,7 +125,7 @@ def _relative(shares: Shares, space: Space) -> Polynomial:
 
 
 def _memory(c: Result, shares: Shares, held: Held) -> Parts:
-    """The bytes of all stored tensors, and of what a batch of sequences keeps between two steps."""
+    """The bytes of all stored tensors, and of what a batch of sequences keeps from one step to the next."""
     triples = zip(c.assembled.weights, c.assembled.uses, c.assembled.sources, strict=True)
     for plan, uses, source in triples:
         each = Fraction(nbytes(plan, source), max(plan.elements, 1))
@@ -133,11 +135,13 @@ def _memory(c: Result, shares: Shares, held: Held) -> Parts:
 
 
 def _keys_and_values(c: Result, shares: Shares, held: Held) -> Parts:
-    """What every attention keeps of each token: the keys and values of its key/value heads."""
+    """The memory of every attention for each token: the keys and values of its key/value heads."""
     for attention in c.roles.attention:
         heads = shares.product(map(shares.of, c.roles.without_groups(attention.heads)))
-        both = [*attention.depths, *attention.depths][:2]
-        depth = sum((shares.product(map(shares.of, own)) for own in both), Polynomial())
+        key_and_value = [*attention.depths, *attention.depths][:2]
+        depth = sum(
+            (shares.product(map(shares.of, depth_spaces)) for depth_spaces in key_and_value), Polynomial()
+        )
         values = [instance.node.required(k) for instance, k in attention.operands[1:]]
         bytes_each = width(next((v.dtype for v in values if v.dtype), FLOAT))
         home = c.layers.home.get(attention.node)
@@ -145,8 +149,9 @@ def _keys_and_values(c: Result, shares: Shares, held: Held) -> Parts:
 
 
 def _states(c: Result, shares: Shares, held: Held) -> Parts:
-    """What recurrent operators keep of each sequence, and the states that the model is fed, but for keys and
-    values: those have an axis of tokens.
+    """The states that recurrent operators keep of each sequence, and the states that the model is fed.
+
+    Keys and values are left out; they have an axis of tokens.
     """
     for instance in c.axes.instances:
         if instance.line.treatment == "recurrent":
@@ -160,7 +165,7 @@ def _states(c: Result, shares: Shares, held: Held) -> Parts:
             )
     for past, _ in c.graph.states:
         fixed = [space for space in c.axes.of(past) if find(space).static]
-        if len(fixed) + 1 == len(c.axes.of(past)):  # all but the batch
+        if len(fixed) + 1 == len(c.axes.of(past)):  # all axes but the batch
             unit = shares.product(map(shares.of, fixed))
             yield None, unit.times(held.batch * width(past.dtype or FLOAT))
 

@@ -1,7 +1,7 @@
-"""Which sizes meet a budget and lose least: a search over levels of axes, without a model.
+"""Search for sizes that meet a budget and lose least: over levels of axes, without a model.
 
-The axis with the most levels takes as much as the budget leaves to it; all others are tried at levels that
-are spread over their range, and then beside the best ones found.
+The axis with the most levels takes as much as the budget leaves to it. All others are tried at levels spread
+over their range, and then near the best choices found.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from growc.algebra.indexmap import Floats, Ints
 from growc.budgets.polynomial import Cost
 
 Levels = tuple[int, ...]
-"""A level of each axis, by its place among its levels."""
+"""A level of each axis, by its place among the axis's levels."""
 
 MOST = 200_000
-"""Combinations of the other axes that are tried."""
+"""Largest number of combinations of the other axes that are tried."""
 
 NEAR = 0.02
-"""A budget is met where no more than this part of it is left."""
+"""A choice counts as near the budget if at most this part of it is unused."""
 
 APART = 1 / 10
-"""Two choices are different where the share of some axis differs by so much."""
+"""Two choices differ if the share of some axis differs by at least this much."""
 
 REFINED = 24
-"""The best choices that are moved by single levels."""
+"""Number of best choices that are refined by single levels."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The levels of one axis, from the smallest: the share that each keeps, and what it loses by the scores.
+    """The levels of one axis, from the smallest: the share that each keeps, and its loss by the scores.
 
-    depth: whether they are numbers of layers.
+    depth: whether the levels are numbers of layers.
     """
 
     shares: Floats
@@ -45,7 +45,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Found:
-    """A choice of levels, what it costs, and what it loses."""
+    """A choice of levels, its cost and its loss."""
 
     levels: Levels
     amount: float
@@ -66,35 +66,37 @@ class Search:
         self.deep = next((k for k, axis in enumerate(self.axes) if axis.depth), None)
 
     def amounts(self, levels: Ints) -> Floats:
-        """What choices cost, one a row."""
+        """The costs of choices, one a row."""
         row = levels[:, self.deep] if self.deep is not None and len(self.rows) > 1 else 0
-        made = np.broadcast_to(self.rows[row], (len(levels), self.rows.shape[1])).copy()
+        terms = np.broadcast_to(self.rows[row], (len(levels), self.rows.shape[1])).copy()
         for column, k in enumerate(self.width):
             shares = self.axes[k].shares[levels[:, k]]
-            made *= shares[:, None] ** self.powers[:, column][None, :]
-        return np.asarray(made.sum(axis=1))
+            terms *= shares[:, None] ** self.powers[:, column][None, :]
+        return np.asarray(terms.sum(axis=1))
 
     def lost(self, levels: Ints) -> Floats:
-        """What choices lose, one a row: errors of several axes add up in their squares."""
+        """The losses of choices, one a row; errors of several axes add up in their squares."""
         each = [axis.lost[levels[:, k]] ** 2 for k, axis in enumerate(self.axes)]
         return np.asarray(np.sqrt(np.sum(each, axis=0)))
 
     def best(self, limit: float) -> list[Found]:
-        """Choices within a budget, those that lose least first; all near the budget where some are."""
+        """The choices within a budget, smallest loss first. If some are near the budget, these come before
+        all others.
+        """
         finest = max(range(len(self.axes)), key=lambda k: len(self.axes[k].shares))
-        found = self.filled(np.array(list(product(*self.spread(finest))), dtype=np.int64), finest, limit)
+        choices = self.filled(np.array(list(product(*self.spread(finest))), dtype=np.int64), finest, limit)
         for _ in range(4):
-            ranked = self.ranked(found, limit)[:REFINED]
+            ranked = self.ranked(choices, limit)[:REFINED]
             if not ranked:
                 return []
-            beside = {near for one in ranked for near in self.beside(one.levels, finest)}
-            found = np.unique(
-                np.concatenate([found, self.filled(np.array(sorted(beside)), finest, limit)]), axis=0
+            beside = {neighbour for choice in ranked for neighbour in self.beside(choice.levels, finest)}
+            choices = np.unique(
+                np.concatenate([choices, self.filled(np.array(sorted(beside)), finest, limit)]), axis=0
             )
-        return self.ranked(found, limit)
+        return self.ranked(choices, limit)
 
     def spread(self, finest: int) -> list[Sequence[int]]:
-        """Levels of each axis that are tried together: all, or some that are spread over them."""
+        """Levels of each axis that are tried in combination: all of them, or some spread over their range."""
         counts = [1 if k == finest else len(axis.shares) for k, axis in enumerate(self.axes)]
         most = max(counts)
         while np.prod([float(min(n, most)) for n in counts]) > MOST:
@@ -105,7 +107,7 @@ class Search:
         ]
 
     def filled(self, levels: Ints, finest: int, limit: float) -> Ints:
-        """The choices whose finest axis takes the highest level that the budget has room for."""
+        """The choices whose finest axis takes the highest level that the budget allows."""
         low, high = np.zeros(len(levels), np.int64), np.full(len(levels), len(self.axes[finest].shares) - 1)
         levels = levels.copy()
         while (low < high).any():
@@ -117,14 +119,14 @@ class Search:
         return levels[self.amounts(levels) <= limit]
 
     def beside(self, levels: Levels, finest: int) -> Iterator[Levels]:
-        """Choices that differ by one level of one axis, or of two against each other."""
+        """Choices that differ by one level of one axis, or of two axes."""
         moves = [k for k in range(len(self.axes)) if k != finest]
         for steps in product((-1, 0, 1), repeat=len(moves)):
-            made = list(levels)
+            neighbour = list(levels)
             for k, step in zip(moves, steps, strict=True):
-                made[k] = min(max(made[k] + step, 0), len(self.axes[k].shares) - 1)
+                neighbour[k] = min(max(neighbour[k] + step, 0), len(self.axes[k].shares) - 1)
             if sum(map(abs, steps)) <= 2:
-                yield tuple(made)
+                yield tuple(neighbour)
 
     def ranked(self, levels: Ints, limit: float) -> list[Found]:
         """Choices that are not barred, in order."""
@@ -133,18 +135,18 @@ class Search:
         amounts, lost = self.amounts(levels), self.lost(levels)
         near = amounts >= (1 - NEAR) * limit
         order = np.lexsort((lost, ~near)) if near.any() else np.lexsort((lost, -amounts))
-        made = (Found(tuple(map(int, levels[k])), float(amounts[k]), float(lost[k])) for k in order)
-        return [one for one in made if one.levels not in self.barred]
+        choices = (Found(tuple(map(int, levels[k])), float(amounts[k]), float(lost[k])) for k in order)
+        return [choice for choice in choices if choice.levels not in self.barred]
 
     def different(self, found: Sequence[Found], count: int) -> list[Found]:
-        """The best choices, no two of which are nearly the same; where these are too few, others too."""
-        taken: list[Found] = []
-        for one in found:
-            if len(taken) == count:
+        """The best choices of which no two are nearly the same, at most `count`."""
+        chosen: list[Found] = []
+        for candidate in found:
+            if len(chosen) == count:
                 break
-            if all(self.apart(one.levels, other.levels) >= APART for other in taken):
-                taken.append(one)
-        return taken
+            if all(self.apart(candidate.levels, previous.levels) >= APART for previous in chosen):
+                chosen.append(candidate)
+        return chosen
 
     def apart(self, one: Levels, other: Levels) -> float:
         """The largest difference between the shares of an axis."""
@@ -152,7 +154,9 @@ class Search:
         return max(abs(float(axis.shares[a] - axis.shares[b])) for axis, a, b in pairs)
 
     def around(self, one: Found, limit: float) -> tuple[Found | None, Found | None]:
-        """The next choices by a single level of one axis: below a choice, and above the budget."""
+        """The nearest choices by a single level of one axis: the next cheaper one, and the next above the
+        budget.
+        """
         single = [
             (*one.levels[:k], one.levels[k] + step, *one.levels[k + 1 :])
             for k, axis in enumerate(self.axes)
@@ -162,12 +166,12 @@ class Search:
         if not single:
             return None, None
         levels = np.array(single, dtype=np.int64)
-        made = [
-            Found(*each)
-            for each in zip(
+        neighbours = [
+            Found(*fields)
+            for fields in zip(
                 single, map(float, self.amounts(levels)), map(float, self.lost(levels)), strict=True
             )
         ]
-        below = max((m for m in made if m.amount < one.amount), key=lambda m: m.amount, default=None)
-        above = min((m for m in made if m.amount > limit), key=lambda m: m.amount, default=None)
+        below = max((m for m in neighbours if m.amount < one.amount), key=lambda m: m.amount, default=None)
+        above = min((m for m in neighbours if m.amount > limit), key=lambda m: m.amount, default=None)
         return below, above

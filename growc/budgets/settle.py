@@ -1,7 +1,7 @@
 """Recipes with budgets: each budget is settled on the model, in order, and becomes plain statements.
 
-Needs: the texts of a recipe, a model. Gives: the flat list of statements, with sizes in the place of budgets.
-What stands above a budget is done first; its sizes are searched by `growc.budgets.choose`.
+Input: the texts of a recipe, and a model. Output: the flat list of statements, with sizes in place of
+budgets. Statements above a budget are carried out first. `growc.budgets.choose` searches its sizes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ def settled(
     model: Model,
     **options: Unpack[Options],
 ) -> Resolved:
-    """What a recipe says of a model, in plain statements. Raises GrowError: what `load` raises, and what is
-    wrong with a budget in this model.
+    """The plain statements that a recipe makes for a model.
+
+    Raises GrowError: the errors of `load`, and those of budgets in this model.
     """
     resolved, decided = reading.recipe, list[Decision]()
     if _first_budget(resolved) is None:
         return resolved
-    from growc.budgets.choose import decision  # which brings all passes along
+    from growc.budgets.choose import decision  # it imports all passes
     from growc.budgets.planning import Planning
 
     planning = Planning(model, options)
@@ -42,6 +43,6 @@ def settled(
 
 
 def _first_budget(resolved: Resolved) -> int | None:
-    """The place of the first statement that has no sizes yet."""
+    """The place of the first statement without sizes; None if all have sizes."""
     statements = (bound.statement for bound in resolved.statements)
     return next((k for k, statement in enumerate(statements) if isinstance(statement, Undecided)), None)

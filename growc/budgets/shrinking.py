@@ -1,7 +1,8 @@
-"""The sizes that a budget leaves: searched by scores, planned, measured where several are asked for.
+"""The sizes that a budget leaves: searched by scores, planned, and measured if several candidates are asked
+for.
 
-Needs: `subclone to QUANTITY <= LIMIT over …`, plans of the model. Gives: a `Decision`. Raises GrowError
-(G303) where no sizes meet the budget, and for what a model cannot follow.
+Input: `subclone to QUANTITY <= LIMIT over …`, and plans of the model. Output: a `Decision`. Raises GrowError
+(G303) if no sizes meet the budget, and for what a model cannot follow.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from growc.resolve.bound import Bound, Decision, Resolved
 from growc.resolve.budget_checks import options_on, order_of
 
 TRIES, OF_CLASS = 24, 6
-"""Choices that are planned before a budget is given up; of a class, whose config is looked for each time."""
+"""Choices that are planned before a budget is given up. For a class fewer, since each needs a search for a
+config.
+"""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Shrinking(Budgeted):
         super().__init__(planning, above, bound)
 
     def take(self, knobs: Sequence[Knob]) -> None:
-        """The axes from now on, and the search over their sizes."""
+        """Set the axes of the budget, and the search over their sizes."""
         super().take(knobs)
         axes = [
             Axis(np.array([float(k.share(n)) for n in range(len(k.levels))]), k.lost, bool(k.kept))
@@ -51,19 +54,19 @@ class Shrinking(Budgeted):
         self.search = Search(axes, self.cost)
 
     def found_knobs(self) -> list[Knob]:
-        """The knobs of the axes that the budget is over."""
-        s, made = self.statement, []
+        """The knobs of the budget's axes."""
+        s, knobs = self.statement, []
         order = order_of(s)
         for axis in s.axes:
             if axis.name == "layers":
                 assert order is not None
-                made.append(depth(self.c, axis, order, self.bound))
+                knobs.append(depth(self.c, axis, order, self.bound))
             else:
-                made.append(width(self.trials, axis, self.said, self.lost(axis), self.multiples))
-        return made
+                knobs.append(width(self.trials, axis, self.said, self.lost(axis), self.multiples))
+        return knobs
 
     def lost(self, axis: ast.AxisRef) -> Lost:
-        """What shares of the atoms of an axis lose."""
+        """The loss function for the atoms of an axis."""
         return scored(self.c, ast.Subclone(axis, Int(0), self.statement.ranking, span=self.statement.span))
 
     def said(self, axis: ast.AxisRef, size: Expr) -> ast.Statement:
@@ -76,37 +79,39 @@ class Shrinking(Budgeted):
         return ast.Subclone(axis, size, s.ranking, options_on(axis, s.options), span=s.span)
 
     def decide(self) -> Decision:
-        """The statements of the choice that loses least."""
+        """The decision with the choice that loses least."""
         asked = self.statement.candidates
-        tried = [_Tried(one, None) for one in self.planned(1 if asked is None else self.number(asked))]
+        tried = [_Tried(trial, None) for trial in self.planned(1 if asked is None else self.number(asked))]
         if asked is not None:
             progress = self.planning.options.get("progress", quiet)
-            found = [(one.choice, measured(one.choice.c, asked.span, progress)) for one in tried]
-            tried = [_Tried(*pair) for pair in sorted(found, key=lambda pair: pair[1].cost)]
+            costs = [(trial.choice, measured(trial.choice.c, asked.span, progress)) for trial in tried]
+            tried = [_Tried(*pair) for pair in sorted(costs, key=lambda pair: pair[1].cost)]
         first = tried[0].choice
-        taken = Found(first.levels, first.amount, first.lost)
+        chosen = Found(first.levels, first.amount, first.lost)
         met = first.amount >= (1 - NEAR) * self.limit
-        near = () if met else self.search.around(taken, self.limit)
+        near = () if met else self.search.around(chosen, self.limit)
         rows = [
             self.row(
-                one.choice.levels,
-                one.choice.amount,
-                one.choice.lost,
-                one.measured.text if one.measured else "",
+                trial.choice.levels,
+                trial.choice.amount,
+                trial.choice.lost,
+                trial.measured.text if trial.measured else "",
             )
-            for one in tried
+            for trial in tried
         ]
         return self.decided(
             first, rows, [self.row(n.levels, n.amount, n.lost) for n in near if n is not None]
         )
 
     def without(self, one: Found, error: GrowError, *, first: bool) -> None:
-        """Go on without a choice that the model cannot follow. The first that a class refuses leads to the
-        axes that it ties to each other.
+        """Continue without a choice that the model cannot follow.
+
+        The first choice that a class refuses leads to a search for the axes that the class ties to each
+        other.
         """
         if first and self.planning.has_class(self.c) and not self.c.depth.changed:
-            given = (self.planning, self.above, self.bound, self.c)
-            coupling = coupled(*given, self.knobs, self.said, self.lost)
+            context = (self.planning, self.above, self.bound, self.c)
+            coupling = coupled(*context, self.knobs, self.said, self.lost)
             if all(len(knob.levels) < 2 for knob in coupling.knobs):
                 raise error
             self.notes = coupling.notes
@@ -115,27 +120,29 @@ class Shrinking(Budgeted):
             self.search.barred.add(one.levels)
 
     def planned(self, wanted: int) -> list[Choice]:
-        """The best choices, each planned; the search goes on without those that the model cannot follow, and
-        under a budget that is smaller by what the plan has beyond the search's number.
+        """The best choices, each planned.
+
+        The search continues without choices that the model cannot follow. If a plan costs more than the
+        search computed, the budget is reduced by the difference.
         """
         limit = float(self.limit)
         refused: list[GrowError] = []
         for _ in range(OF_CLASS if self.planning.has_class(self.c) else TRIES):
-            found = self.search.different(self.search.best(limit), wanted)
+            candidates = self.search.different(self.search.best(limit), wanted)
             choices: list[Choice] = []
-            for one in found:
+            for candidate in candidates:
                 try:
-                    choices.append(self.plan(one.levels, one.lost))
+                    choices.append(self.plan(candidate.levels, candidate.lost))
                 except GrowError as error:
-                    self.without(one, error, first=not refused)
+                    self.without(candidate, error, first=not refused)
                     refused.append(error)
                     break
-            beyond = max((choice.amount - self.limit for choice in choices), default=0)
-            if not found:
+            excess = max((choice.amount - self.limit for choice in choices), default=0)
+            if not candidates:
                 break
-            if len(choices) == len(found) and beyond <= 0:
+            if len(choices) == len(candidates) and excess <= 0:
                 return choices
-            limit -= max(beyond, 0)
-        least = [0] * len(self.knobs)
-        amount = self.search.amounts(np.array([least], dtype=np.int64))[0]
-        raise refused[0] if refused else self.unmet(least, float(amount), "least")
+            limit -= max(excess, 0)
+        lowest = [0] * len(self.knobs)
+        amount = self.search.amounts(np.array([lowest], dtype=np.int64))[0]
+        raise refused[0] if refused else self.unmet(lowest, float(amount), "least")

@@ -1,7 +1,7 @@
-"""Choices of sizes, measured: each is written into a folder for temporary files, run, and removed.
+"""Measure choices of sizes: each is written into a folder for temporary files, run, and removed.
 
-Needs: planned choices, the recipe's last `measure importance`. Gives: what each costs on its samples: the
-loss where the model has one, else the KL, else r.
+Input: planned choices, and the recipe's last `measure importance`. Output: the cost of each on its samples:
+the loss if the model has one, else the KL divergence, else r.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a choice costs: the less the better; and in words."""
+    """The measured cost of a choice, smaller is better; and its text."""
 
     cost: float
     text: str
 
 
 def measured(c: Result, span: Span, progress: Progress = quiet) -> Measured:
-    """What a plan costs on calibration data. Raises GrowError (G214, G309) where that cannot be measured."""
+    """The cost of a plan on calibration data. Raises GrowError (G214, G309, G403) if it cannot be
+    measured.
+    """
     if not c.path.exists():
         message = "this version measures candidates of models on disk, and this one is in memory"
         remedy = "leave `candidates` out: the scores alone decide then"
