@@ -1,8 +1,9 @@
-"""What surgery costs on calibration data: the source and a result of it, run on the same inputs.
+"""The cost of surgery on calibration data: the source and a result of it, run on the same inputs.
 
-Needs: both files, the inputs, how the result's inputs and outputs follow from the source's. Gives: an
-`Outcome`: how near outputs that look like logits are as distributions, the loss of both where such an output
-predicts the next token of an input, and r where no output looks like logits.
+Input: both files, the inputs, and the maps from the source's inputs and outputs to the result's. Output: an
+`Outcome`. It states how close outputs that look like logits are as distributions. It has the loss of both
+models if such an output predicts the next token of an input. It has r of all outputs if no output looks like
+logits.
 """
 
 from __future__ import annotations
@@ -42,8 +43,11 @@ NO_TOKENS = "no output predicts the next token of an input"
 
 @dataclass(frozen=True)
 class Outcome(Shown):
-    """closeness: of each output that looks like logits; relative: the largest r of those, or of all outputs
-    where there are none; before, after: the loss of source and result, or why there is none.
+    """The comparison of a result with its source.
+
+    samples: their number. closeness: of each output that looks like logits. relative: the largest r of those
+    outputs, or of all outputs if there are none. before, after: the loss of source and result; None if there
+    is none, and `reason` says why.
     """
 
     __repr__ = brief
@@ -57,7 +61,9 @@ class Outcome(Shown):
 
     @property
     def kl(self) -> float | None:
-        """The mean KL over all places of all outputs that look like logits."""
+        """The mean KL divergence over all places of all outputs that look like logits; None if there
+        are none.
+        """
         rows = sum(c.rows for c in self.closeness.values())
         return sum(c.kl * c.rows for c in self.closeness.values()) / rows if rows else None
 
@@ -65,8 +71,10 @@ class Outcome(Shown):
 def calibrated(
     c: Result, result: Path, inputs: str | Path | None, progress: Progress, ranks: Ranks = ALONE
 ) -> tuple[Outcome | None, str]:
-    """What a result costs on `inputs`, else on those of the recipe's last `measure importance`; or why that
-    is not known. ranks: who runs both.
+    """The cost of a result, or the reason why it is unknown.
+
+    inputs: by default, those of the recipe's last `measure importance`. ranks: the processes that run both
+    models.
     """
     from growc.formats.compiler import lowered, opened
 
@@ -92,8 +100,9 @@ def calibrated(
 
 @dataclass
 class Reference:
-    """A source on its calibration data; what it gives out is kept as far as memory goes. `logits`: those
-    outputs that look like them.
+    """A source with its calibration data. Its outputs are kept as far as memory allows.
+
+    logits: the outputs that look like logits.
     """
 
     subject: Subject
@@ -105,23 +114,23 @@ class Reference:
 
     @property
     def rows(self) -> list[int]:
-        """How many samples each case holds."""
+        """The number of samples in each case."""
         return [rows_of(case) for case in self.cases]
 
     def outputs(self, k: int) -> Feeds:
-        """What the source gives out in case k, as far as it is compared."""
+        """The source's outputs in case k that are compared."""
         if k < len(self.kept):
             return self.kept[k]
-        found = self.session.run(self.cases[k])
-        found = {name: a for name, a in found.items() if name in self.logits or not self.logits}
-        held = sum(a.nbytes for outputs in self.kept for a in outputs.values())
-        if k == len(self.kept) and held < HELD_BYTES:
-            self.kept.append(found)
-        return found
+        outputs = self.session.run(self.cases[k])
+        outputs = {name: a for name, a in outputs.items() if name in self.logits or not self.logits}
+        held_bytes = sum(a.nbytes for outputs in self.kept for a in outputs.values())
+        if k == len(self.kept) and held_bytes < HELD_BYTES:
+            self.kept.append(outputs)
+        return outputs
 
     @cached_property
     def loss(self) -> Loss | None:
-        """The source's loss on all cases; None where it predicts nothing."""
+        """The source's loss on all cases; None if no output predicts tokens."""
         if self.prediction is None:
             return None
         losses = (self.prediction.loss(case, self.outputs(k)) for k, case in enumerate(self.cases))
@@ -134,34 +143,38 @@ class Reference:
         tell: Callable[[int], None] = lambda done: None,
         ranks: Ranks = ALONE,
     ) -> Outcome:
-        """What a result of it costs; `tell` is called with the number of samples that are done. ranks: who
-        runs the cases, each of which is one process's.
+        """The cost of a result of this source.
+
+        tell: called with the number of samples done. ranks: the processes that run the cases; each case is
+        run by one.
         """
-        found = Compared(_comparison(ports, self.logits))
+        compared = Compared(_comparison(ports, self.logits))
         with runnable(result.file) as copy, Session(copy) as session:
             for first in range(0, len(self.cases), ranks.size):
                 tell(sum(self.rows[:first]))
                 job = CompareCase(self.subject, self.logits, result, ports, first)
-                for one in filter(None, ranks.each(job, partial(job.own, self, session, copy))):
-                    found.add(one)
-        near = {name: r.closeness for name, r in found.comparison.outputs.items() if r.closeness is not None}
-        relative = max((r.relative for r in found.comparison.outputs.values()), default=0.0)
+                for case_result in filter(None, ranks.each(job, partial(job.own, self, session, copy))):
+                    compared.add(case_result)
+        closeness = {
+            name: r.closeness for name, r in compared.comparison.outputs.items() if r.closeness is not None
+        }
+        relative = max((r.relative for r in compared.comparison.outputs.values()), default=0.0)
         if self.prediction is None:
             reason = NO_TOKENS if self.logits else NO_LOGITS
-            return Outcome(sum(self.rows), near, relative, reason=reason)
-        return Outcome(sum(self.rows), near, relative, found.before, found.after)
+            return Outcome(sum(self.rows), closeness, relative, reason=reason)
+        return Outcome(sum(self.rows), closeness, relative, compared.before, compared.after)
 
     def beside(self, session: Session, result: Path, ports: Ports, k: int) -> Compared:
-        """Source and result in one case."""
-        made = Compared(_comparison(ports, self.logits))
+        """The comparison of source and result in case k."""
+        compared = Compared(_comparison(ports, self.logits))
         feeds = grown_feeds(self.cases[k], read_signature(result), ports.input_maps(), ports.renamed)
         expected, grown = self.outputs(k), session.run(feeds)
-        made.comparison.add(expected, grown)
+        compared.comparison.add(expected, grown)
         if self.prediction is not None:
-            made.before = self.prediction.loss(self.cases[k], expected)
+            compared.before = self.prediction.loss(self.cases[k], expected)
             if self.prediction.output in grown:
-                made.after = self.prediction.loss(feeds, grown)
-        return made
+                compared.after = self.prediction.loss(feeds, grown)
+        return compared
 
 
 def _comparison(ports: Ports, logits: Collection[str]) -> Comparison:
@@ -170,14 +183,14 @@ def _comparison(ports: Ports, logits: Collection[str]) -> Comparison:
 
 @dataclass
 class Compared:
-    """What some cases show, and the loss of source and result on them."""
+    """The comparison on some cases, and the loss of source and result on them."""
 
     comparison: Comparison
     before: Loss = field(default_factory=Loss)
     after: Loss = field(default_factory=Loss)
 
     def add(self, other: Compared) -> None:
-        """Other cases, behind these."""
+        """Add the comparison on further cases."""
         self.comparison.join(other.comparison)
         self.before += other.before
         self.after += other.after
@@ -185,7 +198,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class CompareCase:
-    """The job of each process: one of the cases from `first` on, by its own number; None behind the last."""
+    """The job of each process: it compares the case numbered `first` plus its rank. None if there is no such
+    case.
+    """
 
     subject: Subject
     logits: Collection[str]
@@ -194,19 +209,19 @@ class CompareCase:
     first: int
 
     def __call__(self, rank: int, size: int) -> Compared | None:
-        """Source and result in one case."""
+        """The comparison of source and result in one case."""
         source = lasting_reference(self.subject, frozenset(self.logits))
         return self.own(source, *_running(self.result), rank, size)
 
     def own(self, source: Reference, session: Session, result: Path, rank: int, size: int) -> Compared | None:
-        """The same, with models that are open."""
+        """The comparison in one case, with models that are open."""
         number = self.first + rank
         return source.beside(session, result, self.ports, number) if number < len(source.cases) else None
 
 
 @lru_cache(maxsize=1)
 def lasting_reference(subject: Subject, logits: frozenset[str]) -> Reference:
-    """A source that is open until the process ends."""
+    """A source that stays open until the process ends."""
     return lasting.enter_context(reference(subject, logits))
 
 
@@ -218,7 +233,7 @@ def _running(result: Runnable) -> tuple[Session, Path]:
 
 @contextmanager
 def reference(subject: Subject, logits: Collection[str]) -> Iterator[Reference]:
-    """A source, opened on its calibration data."""
+    """Open a source with its calibration data."""
     cases, file = subject.cases(), subject.runs
     with runnable(file) as copy, Session(copy) as session:
         prediction = find_prediction(read_signature(file), session, cases[0], logits)

@@ -1,4 +1,4 @@
-"""Two models beside each other: axes, layers, operators, and every stored tensor, read by chunks."""
+"""The comparison of two models: axes, layers, operators, and every stored tensor, read by chunks."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ Of = TypeVar("Of")
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two. axes: the sizes of each, and of `layers`. problem: why nothing is known of axes and
-    operators.
+    """One of the two models.
+
+    axes: the sizes of each axis, and of `layers`. problem: the reason why axes and operators are unknown.
     """
 
     __repr__ = brief
@@ -54,8 +55,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Growth:
-    """How the second model came to be, by the records in it: recipes, the first one first. from_first:
-    whether it was planned that the first model becomes the second; None where that was not to be told.
+    """The growth that led to the second model, by the records in it.
+
+    recipes: the first one first. from_first: whether the plan turns the first model into the second; None if
+    that cannot be determined.
     """
 
     recipes: tuple[tuple[str, ...], ...]
@@ -64,8 +67,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class Difference(Shown):
-    """What differs between two models. equal: tensors that are equal in every byte. uncompared: what could
-    not be compared, and why.
+    """The differences between two models.
+
+    equal: the number of tensors that are equal in every byte. uncompared: the parts that could not be
+    compared, with the reasons.
     """
 
     __repr__ = brief
@@ -79,37 +84,37 @@ class Difference(Shown):
 
     @property
     def axes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """The axes whose sizes differ; no size where a model has no such axis."""
+        """The axes with different sizes; no size if a model lacks the axis."""
         return dict(_changed(self.before.axes, self.after.axes, ()))
 
     @property
     def operators(self) -> dict[str, tuple[int, int]]:
-        """The operators of which one model has more, where both are of one form."""
+        """The operators that occur more often in one model, if both have the same form."""
         return dict(_changed(self.before.operators, self.after.operators, 0)) if self.one_form else {}
 
     @property
     def attributes(self) -> dict[tuple[str, str, str], tuple[int, int]]:
-        """How often each operator has a value of an attribute, of operators that both have equally often."""
-        found = _changed(self.before.attributes, self.after.attributes, 0) if self.one_form else ()
-        return {key: counts for key, counts in found if key[0] not in self.operators}
+        """Occurrences of each attribute value of an operator, of operators that both have equally often."""
+        counted = _changed(self.before.attributes, self.after.attributes, 0) if self.one_form else ()
+        return {key: counts for key, counts in counted if key[0] not in self.operators}
 
     @property
     def rewired(self) -> bool:
-        """Whether the same operators are put together in another way."""
+        """Whether the same operators are connected differently."""
         known = self.one_form and not self.before.problem and not self.after.problem
         alike = known and not self.operators and not self.attributes
         return alike and self.before.wiring != self.after.wiring
 
     @property
     def one_form(self) -> bool:
-        """Whether both are stored in the same form."""
+        """Whether both models are stored in the same form."""
         return self.before.form == self.after.form
 
     @property
     def same(self) -> bool:
-        """Whether all could be compared, and nothing differs."""
-        found = self.axes or self.operators or self.attributes or self.weights or self.uncompared
-        return self.one_form and not found and not self.rewired
+        """Whether all parts were compared and nothing differs."""
+        differences = self.axes or self.operators or self.attributes or self.weights or self.uncompared
+        return self.one_form and not differences and not self.rewired
 
 
 @telling
@@ -125,23 +130,25 @@ def diff(before: str | Path, after: str | Path, *, progress: Progress = quiet) -
     paths = Path(before), Path(after)
     progress("reading both models", 0, 0)
     analyses = [_analysed(path) for path in paths]
-    known = [[w.name for w in a.graph.weights] if a is not None else [] for a, _ in analyses]
-    held, others = (stored_tensors(path, names) for path, names in zip(paths, known, strict=True))
+    weight_names = [[w.name for w in a.graph.weights] if a is not None else [] for a, _ in analyses]
+    tensors, other_tensors = (
+        stored_tensors(path, names) for path, names in zip(paths, weight_names, strict=True)
+    )
     sides = [
-        _side(path, *found, stored)
-        for path, found, stored in zip(paths, analyses, (held, others), strict=True)
+        _side(path, *analysis, stored)
+        for path, analysis, stored in zip(paths, analyses, (tensors, other_tensors), strict=True)
     ]
-    comparable = bool(held and others)
-    changes = list(tensor_changes(held, others, progress)) if comparable else []
-    both = len(held.keys() & others.keys())
+    comparable = bool(tensors and other_tensors)
+    changes = list(tensor_changes(tensors, other_tensors, progress)) if comparable else []
+    both = len(tensors.keys() & other_tensors.keys())
     equal = both - sum(change.kind not in ("new", "gone", "renamed") for change in changes)
-    growth = _growth(sides, others)
-    told = tuple(_uncompared(sides, held, others))
-    return Difference(sides[0], sides[1], tuple(changes), equal, growth, told)
+    growth = _growth(sides, other_tensors)
+    uncompared = tuple(_uncompared(sides, tensors, other_tensors))
+    return Difference(sides[0], sides[1], tuple(changes), equal, growth, uncompared)
 
 
 def _analysed(path: Path) -> tuple[Analysis | None, str]:
-    """The analysis of a model; why there is none of one that can be read."""
+    """The analysis of a model; if it can be read but not analysed, None and the reason."""
     try:
         return compiled(Resolved(()), path, analysis_only=True), ""
     except GrowError as error:
@@ -167,7 +174,9 @@ def _side(path: Path, c: Analysis | None, problem: str, held: Mapping[str, Store
 
 
 def _spelt(value: object) -> str:
-    """An attribute as text; of a tensor its digest, and nothing of what has a name of its own in memory."""
+    """An attribute as text: of a tensor its digest; of objects only the type, since their text is no
+    value.
+    """
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{list(value.shape)} {blake2b(value.tobytes(), digest_size=8).hexdigest()}"
     if isinstance(value, bool | int | float | str | bytes):
@@ -176,27 +185,29 @@ def _spelt(value: object) -> str:
 
 
 def _wiring(c: Analysis) -> bytes:
-    """A digest of which operators read what, in whatever order they stand: of each result from those of its
-    operands, tensors and inputs by their names.
+    """A digest of how operators are connected, independent of their order.
+
+    The digest of each result covers its operator and the digests of its operands. Tensors and inputs count by
+    their names.
     """
-    known: dict[Value, bytes] = {}
+    digests: dict[Value, bytes] = {}
 
     def of(value: Value | None) -> bytes:
         if value is None:
             return b"-"
         name = value.name if value.weight is None else _stored(value.weight)
-        return known.get(value, name.encode(errors="replace"))
+        return digests.get(value, name.encode(errors="replace"))
 
     for node in c.graph.nodes:
         read = [node.kind.encode(), *map(of, node.inputs)]
         for number, result in enumerate(node.outputs):
-            known[result] = blake2b(repr((number, read)).encode(), digest_size=16).digest()
-    every = [*sorted(known.values()), *map(of, c.graph.outputs)]
-    return blake2b(b"".join(every), digest_size=16).digest()
+            digests[result] = blake2b(repr((number, read)).encode(), digest_size=16).digest()
+    parts = [*sorted(digests.values()), *map(of, c.graph.outputs)]
+    return blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def _stored(weight: Weight) -> str:
-    """A tensor by its name, but for numbers, which exporters name and share at will."""
+    """A tensor's name; for single numbers a common name, since exporters name and share them arbitrarily."""
     return weight.name if weight.floating and weight.elements > 1 else "a number"
 
 
@@ -225,11 +236,13 @@ def _uncompared(
 
 
 def _growth(sides: Sequence[Side], held: Mapping[str, StoredTensor]) -> Growth | None:
-    """How the second model was grown since it was the first one, or since nobody knows."""
-    earlier, later = (_history(side.path) for side in sides)
-    if len(later) <= len(earlier) or later[: len(earlier)] != earlier:
+    """The growth of the second model, counted from the first if the records show it; None without new
+    records.
+    """
+    first_history, second_history = (_history(side.path) for side in sides)
+    if len(second_history) <= len(first_history) or second_history[: len(first_history)] != first_history:
         return None
-    records = later[len(earlier) :]
+    records = second_history[len(first_history) :]
     recipes = tuple(tuple(texts(record["recipe"])) for record in records)
     if len(records) > 1 or sides[0].form != sides[1].form:
         return Growth(recipes, None)

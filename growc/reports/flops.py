@@ -1,7 +1,7 @@
 """FLOPs of a model, for each token or sample, forward and backward.
 
-Needs: an analysis, or a finished compilation for its result. Gives: `Flops`. growc.reports.products says what
-counts.
+Input: an analysis, or a finished compilation for its result. Output: `Flops`. growc.reports.products defines
+which operations count.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from torch import nn
 
 LONGEST = 1024
-"""How many tokens stand in a row where the model takes as many."""
+"""Number of tokens in a row, if the model takes as many."""
 
 
 @dataclass(frozen=True)
 class Flops(Shown):
-    """FLOPs of one run, and how many tokens or samples it is for.
+    """FLOPs of one run, with the number of its tokens or samples.
 
-    unit: `token` where the inputs are numbers of a vocabulary and what goes with them, else `sample`.
-    units: how many there are in all. inputs: the sizes of the inputs. each: the sizes of one sample, batch
-    apart, of each input that holds tokens or real numbers. uncounted: the nodes of which it cannot be told
-    what they cost. cached: how many tokens the caches hold before.
+    unit: `token` if the inputs are numbers of a vocabulary and tensors that go with them, else `sample`.
+    units: the number of tokens or samples. inputs: the sizes of the inputs. each: the sizes of one sample,
+    without the batch axis, of each input that holds tokens or real numbers. uncounted: the nodes whose cost
+    is unknown. cached: the numbers of tokens that caches hold beforehand.
     """
 
     __repr__ = brief
@@ -95,7 +95,7 @@ def flops(
 
 
 def before_and_after(c: Result) -> tuple[Flops, Flops]:
-    """The FLOPs of a source and of its result, on as many tokens."""
+    """The FLOPs of a source and of its result, on the same number of tokens."""
     before = count(c.first)
     return before, count(c, sizes=before.inputs)
 
@@ -106,35 +106,35 @@ def count(
     sizes: Mapping[str, Sequence[int]] | None = None,
     trained: Collection[str] | None = None,
 ) -> Flops:
-    """As `flops`, of a model, or of the result of a finished compilation."""
+    """The FLOPs of a model, or of the result of a finished compilation; as `flops`."""
     ids = token_inputs(Flow(c.axes), vocabulary(c))
-    inputs, found = sizes_of_all(c, ids, sizes or {})
-    forward, backward, uncounted = costs(c, found, with_gradients(c, trained))
+    inputs, sizes_at_points = sizes_of_all(c, ids, sizes or {})
+    forward, backward, uncounted = costs(c, sizes_at_points, with_gradients(c, trained))
     shapes = {v: tuple(s[0] for s in rows) for v, rows in inputs.items() if rows is not None}
     named = {v.name: shape for v, shape in shapes.items()}
     caches = [past for past, _ in c.graph.states if past in shapes]
     if ids and not {v for v in shapes if v.floating}.difference(caches):
-        each = tuple(shapes[v][-1:] for v in ids)
+        sample_shapes = tuple(shapes[v][-1:] for v in ids)
         units = sum(math.prod(shapes[v]) for v in ids)
         cached = cached_tokens(c.sampled.inputs, ids, {v: shapes[v] for v in caches})
-        return Flops("token", units, forward, backward, named, each, uncounted, cached)
+        return Flops("token", units, forward, backward, named, sample_shapes, uncounted, cached)
     batched = samples_first(c)
     shown = [shape for v, shape in shapes.items() if v.floating or v in ids] or [*shapes.values()]
-    each = tuple(shape[1:] if batched else shape for shape in shown)
+    sample_shapes = tuple(shape[1:] if batched else shape for shape in shown)
     units = shapes[c.graph.inputs[0]][0] if batched else 1
-    return Flops("sample", units, forward, backward, named, each, uncounted)
+    return Flops("sample", units, forward, backward, named, sample_shapes, uncounted)
 
 
 # ---------------------------------------------------------------------------------------------- sizes
 
 
 def vocabulary(c: Analysis) -> set[Space]:
-    """The spaces that bear the name `vocab`."""
+    """The spaces of axes with the role `vocab`."""
     return {find(space) for axis in c.roles.axes.get("vocab", ()) for space in axis.spaces}
 
 
 def samples_first(c: Analysis) -> bool:
-    """Whether the samples stand on the first axis of the first input: some output has as many units there."""
+    """Whether the first axis of the first input counts samples: some output has as many units there."""
     first = [v.sizes[0] for v in c.graph.inputs[:1] if v.sizes]
     return any(v.sizes and v.sizes[0] in first for v in c.graph.outputs)
 
@@ -142,44 +142,45 @@ def samples_first(c: Analysis) -> bool:
 def cached_tokens(
     sampled: Sizes, ids: Sequence[Value], caches: Mapping[Value, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """The open sizes that only caches have: how many tokens they hold."""
-    given = {s for v in ids for s in sampled.get(v) or ()}
-    found = (pair for v, shape in caches.items() for pair in zip(sampled[v] or (), shape, strict=True))
-    return tuple(dict.fromkeys(n for s, n in found if len(set(s)) > 1 and s not in given))
+    """The numbers of tokens that caches hold: the open sizes that only caches have."""
+    token_sizes = {s for v in ids for s in sampled.get(v) or ()}
+    cache_sizes = (pair for v, shape in caches.items() for pair in zip(sampled[v] or (), shape, strict=True))
+    return tuple(dict.fromkeys(n for s, n in cache_sizes if len(set(s)) > 1 and s not in token_sizes))
 
 
 def sizes_of_all(
     c: Analysis, ids: Sequence[Value], asked: Mapping[str, Sequence[int]]
 ) -> tuple[Sizes, Sizes]:
-    """The sizes of the inputs, one number at all sample points, and of all values there.
+    """The sizes of the inputs, one number at all sample points, and the sizes of all values there.
 
-    What data decides still differs between the points. Tokens are half as many in a row as often as sizes
-    contradict each other. Sizes of a result follow from those of the source, which has the same graph.
-    Raises GrowError (G200) where sizes that were asked for do not fit.
+    Sizes that data decides still differ between the points. If sizes contradict each other, the number of
+    tokens in a row is halved until they fit. Sizes of a result follow from those of the source, which has the
+    same graph. Raises GrowError (G200) if requested sizes do not fit.
     """
     length = 2 ** (min([LONGEST, *c.roles.sizes("positions")]).bit_length() - 1)
     while True:
-        given = dict.fromkeys((rows[-1] for v in ids if (rows := c.sampled.inputs.get(v))), length)
-        inputs = inputs_at(c.sampled.inputs, given, asked)
-        found = c.model.sizes_at(c.graph, inputs, c.sampled.counts)
-        made = {v.name: tuple(s[0] for s in rows or ()) for v, rows in inputs.items()}
-        if asked and (not found or any(made.get(name) != tuple(sizes) for name, sizes in asked.items())):
-            takes = ", ".join(f"{name} {list(shape)}" for name, shape in made.items())
+        token_lengths = dict.fromkeys((rows[-1] for v in ids if (rows := c.sampled.inputs.get(v))), length)
+        inputs = inputs_at(c.sampled.inputs, token_lengths, asked)
+        sizes = c.model.sizes_at(c.graph, inputs, c.sampled.counts)
+        tried = {v.name: tuple(s[0] for s in rows or ()) for v, rows in inputs.items()}
+        if asked and (not sizes or any(tried.get(name) != tuple(sizes) for name, sizes in asked.items())):
+            takes = ", ".join(f"{name} {list(shape)}" for name, shape in tried.items())
             raise wrong("the model takes no inputs of these sizes", f"it was tried with {takes}")
-        if found or length == 1:
+        if sizes or length == 1:
             break
         length //= 2
     if isinstance(c, Result):
         after = c.repairs.sizes
-        found = {v: grown(rows, v.sizes, after.get(v)) for v, rows in found.items()}
-    return inputs, found
+        sizes = {v: grown(rows, v.sizes, after.get(v)) for v, rows in sizes.items()}
+    return inputs, sizes
 
 
 def inputs_at(sampled: Sizes, given: Mapping[Size, int], asked: Mapping[str, Sequence[int]]) -> Sizes:
-    """The sizes of the inputs. given: numbers for open sizes of tokens; asked: the sizes of inputs, by name.
+    """The sizes of the inputs.
 
-    Open sizes of which nothing is said are as at the first sample point. One that is the sum of two others
-    stays it (that of a mask over cached tokens and others).
+    given: numbers for open sizes of tokens. asked: the sizes of inputs, by name. Other open sizes are as at
+    the first sample point. A size that is the sum of two others stays their sum (that of a mask over cached
+    tokens and others).
     """
     rows_of = {v.name: rows or () for v, rows in sampled.items()}
     numbers = dict(given)
@@ -187,9 +188,9 @@ def inputs_at(sampled: Sizes, given: Mapping[Size, int], asked: Mapping[str, Seq
         numbers |= dict(zip(rows_of.get(name, ()), sizes, strict=False))
     is_open = {s for rows in rows_of.values() for s in rows if len(set(s)) > 1}
     for total in is_open - numbers.keys():
-        for own, other in product(numbers.keys() & is_open, is_open):
-            if total == plus(own, other):
-                numbers[total] = numbers[own] + numbers.get(other, other[0])
+        for term, other in product(numbers.keys() & is_open, is_open):
+            if total == plus(term, other):
+                numbers[total] = numbers[term] + numbers.get(other, other[0])
     return {
         v: None
         if rows is None
@@ -201,15 +202,15 @@ def inputs_at(sampled: Sizes, given: Mapping[Size, int], asked: Mapping[str, Seq
 def grown(
     now: tuple[Size, ...] | None, before: tuple[Size, ...] | None, after: tuple[Size, ...] | None
 ) -> tuple[Size, ...] | None:
-    """The sizes of a value of a result: what is added or multiplied at the sample points is so elsewhere.
+    """The sizes of a value of a result away from the sample points.
 
-    before, after: of source and result, at the sample points; now: of the source, elsewhere. None where what
-    happens to them is neither.
+    now: the source's sizes there. before, after: those of source and result at the sample points. If the
+    sample points show a constant sum or factor, it is applied to `now`; otherwise the result is None.
     """
     if now is None or before is None or after is None or not len(now) == len(before) == len(after):
         return None
-    made = [_grown(*sizes) for sizes in zip(now, before, after, strict=True)]
-    return None if None in made else tuple(size for size in made if size is not None)
+    sizes = [_grown(*sizes) for sizes in zip(now, before, after, strict=True)]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
 
 
 def _grown(now: Size, before: Size, after: Size) -> Size | None:
@@ -217,6 +218,6 @@ def _grown(now: Size, before: Size, after: Size) -> Size | None:
     if len(added) == 1:
         return tuple(size + next(iter(added)) for size in now)
     factors = {Fraction(b, a) for a, b in zip(before, after, strict=True) if a}
-    made = [size * factor for size in now for factor in factors]
-    whole = len(factors) == 1 and all(n.denominator == 1 for n in made)
-    return tuple(map(int, made)) if whole else None
+    scaled = [size * factor for size in now for factor in factors]
+    whole = len(factors) == 1 and all(n.denominator == 1 for n in scaled)
+    return tuple(map(int, scaled)) if whole else None

@@ -1,9 +1,11 @@
-"""The profile of a model's layers: how much each of them and of its branches adds to the stream, and what it
-costs to remove or to double it (weight subcloning, figure 2).
+"""The profile of a model's layers: each one's part of the stream, and the cost of removing or doubling it.
 
-Needs: a model, inputs to measure on. Gives: a `Profile`. Each layer is removed and doubled in a model of its
-own, by the surgery that recipes do, and that model is run beside the source. What was found is kept with the
-scores: what was interrupted goes on from there.
+The source is figure 2 of weight subcloning. A layer's part is that which it and its branches add to the
+stream.
+
+Input: a model, and inputs to measure on. Output: a `Profile`. Each layer is removed and doubled in a model of
+its own, by the surgery that recipes do. That model is run beside the source. Outcomes are kept with the
+scores, so that an interrupted profile continues.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ ONLY = "it is the only layer"
 
 @dataclass(frozen=True)
 class Trial:
-    """What one change costs, or why it cannot be made."""
+    """The cost of one change, or the reason why it cannot be made."""
 
     outcome: Outcome | None
     reason: str = ""
@@ -46,7 +48,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class LayerProfile:
-    """One layer: what it adds, and what it costs when it is removed, and when it stands twice in a row."""
+    """One layer: its score, and the cost of removing it and of doubling it in place."""
 
     __repr__ = brief
 
@@ -58,7 +60,7 @@ class LayerProfile:
 
 @dataclass(frozen=True)
 class Profile(Shown):
-    """All layers, run by run; `loss`: the source's own, where it predicts tokens."""
+    """All layers, run by run. loss: the source's own, if it predicts tokens."""
 
     __repr__ = brief
 
@@ -75,10 +77,11 @@ def profile(
     book: Book,
     ranks: Ranks = ALONE,
 ) -> Profile:
-    """Remove and double every layer of an analysed ONNX file, whose layers' scores are these.
+    """Remove and double every layer of an analysed ONNX file.
 
-    subject: the model that it is of, and the data. book: what every change costs is read from there, and
-    written. ranks: who tries changes, each of which is one process's.
+    scores: those of its layers. subject: the model that was analysed, and the data. book: holds the costs of
+    changes that are known, and records new ones. ranks: the processes that try changes; each change is tried
+    by one.
     """
     known = logits(c)
     asked = [
@@ -86,7 +89,7 @@ def profile(
         for score in scores
         for phrase, order in changes(score, len(c.layers.runs[score.run].layers)).items()
     ]
-    new = [one for one in asked if book.trial(one[0].run, one[1]) is None]
+    new = [change for change in asked if book.trial(change[0].run, change[1]) is None]
     with ExitStack() as stack:
 
         @cache
@@ -94,13 +97,13 @@ def profile(
             return stack.enter_context(reference(subject, known))
 
         for at in range(0, len(new), ranks.size):
-            some = new[at : at + ranks.size]
+            batch = new[at : at + ranks.size]
             each, done = sum(opened().rows), len(asked) - len(new) + at
-            tell = _from(progress, some[0][1], done * each, len(asked) * each)
+            tell = _from(progress, batch[0][1], done * each, len(asked) * each)
             tell(0)
-            job = TryChange(subject, known, tuple((score.run, order) for score, _, order in some))
+            job = TryChange(subject, known, tuple((score.run, order) for score, _, order in batch))
             trials = ranks.each(job, partial(job.own, opened(), tell))
-            for (score, phrase, _), trial in zip(some, trials, strict=False):
+            for (score, phrase, _), trial in zip(batch, trials, strict=False):
                 assert trial is not None
                 book.keep(score.run, phrase, trial)
         rows = []
@@ -116,9 +119,9 @@ def profile(
 
 @dataclass(frozen=True)
 class TryChange:
-    """The job of each process: one of some changes, by its own number; None behind the last.
+    """The job of each process: it tries the change at its rank. None if there is no such change.
 
-    changes: a run of layers, and the order that its layers are to have.
+    changes: a run of layers and the new order of its layers, for each change.
     """
 
     subject: Subject
@@ -126,11 +129,11 @@ class TryChange:
     changes: tuple[tuple[int, tuple[int, ...]], ...]
 
     def __call__(self, rank: int, size: int) -> Trial | None:
-        """What a change costs."""
+        """The cost of a change."""
         return self.own(lasting_reference(self.subject, self.logits), lambda done: None, rank, size)
 
     def own(self, source: Reference, tell: Callable[[int], None], rank: int, size: int) -> Trial | None:
-        """The same, with a source that is open."""
+        """The cost of a change, with a source that is open."""
         if rank >= len(self.changes):
             return None
         run, order = self.changes[rank]
@@ -138,7 +141,7 @@ class TryChange:
 
 
 def changes(score: LayerScore, count: int) -> dict[str, list[int]]:
-    """What is done to a layer, in words, and the order of layers that makes."""
+    """The changes of a layer, each in words with the order of layers that results."""
     k = score.layer
     return {
         f"without layer {k}": [*range(k), *range(k + 1, count)],
@@ -148,7 +151,7 @@ def changes(score: LayerScore, count: int) -> dict[str, list[int]]:
 
 @dataclass
 class Book:
-    """Trials that were kept with the scores of the same measurement."""
+    """Trials that are kept with the scores of the same measurement."""
 
     path: Path | None = None
     scores: Scores | None = None
@@ -156,34 +159,34 @@ class Book:
 
     @staticmethod
     def of(path: Path, mark: str) -> Book:
-        """That of the scores in a file; an empty one where they have another fingerprint."""
+        """The book of the scores in a file; an empty one if they have another fingerprint."""
         scores = read_scores(path)
         return Book(path, scores) if scores is not None and scores.fingerprint == mark else Book()
 
     @property
     def entries(self) -> dict[str, Json]:
-        """What is kept, as JSON."""
+        """The kept entries, as JSON."""
         return {} if self.scores is None else self.scores.profile
 
     def trial(self, run: int, phrase: str) -> Trial | None:
-        """What a change costs, if that is known."""
+        """The cost of a change, if known."""
         key = f"{run}: {phrase}"
         found = self.entries.get(key)
         return self.tried.get(key) if found is None else record(Trial, found)
 
     def keep(self, run: int, phrase: str, trial: Trial) -> None:
-        """What a change costs is known from now on."""
+        """Keep the cost of a change."""
         self.tried[f"{run}: {phrase}"] = trial
         self.write(f"{run}: {phrase}", asdict(trial))
 
     def write(self, key: str, entry: Json) -> None:
-        """One entry more."""
+        """Write one more entry."""
         if self.scores is not None and self.path is not None:
             self.scores.profile[key] = entry
             write_scores(self.path, self.scores)
 
     def source(self, opened: Callable[[], Reference]) -> tuple[int, Loss | None]:
-        """How many samples there are, and the source's own loss."""
+        """The number of samples, and the source's own loss."""
         if "source" not in self.entries:
             count, loss = sum(opened().rows), opened().loss
             self.write("source", [count, None if loss is None else asdict(loss)])
@@ -195,7 +198,7 @@ class Book:
 def tried(
     model: Path, run: int, order: Sequence[int], source: Reference, tell: Callable[[int], None]
 ) -> Trial:
-    """The model with the layers of one run in another order, beside the source."""
+    """The cost of another order of the layers of one run."""
     from growc.formats.compiler import analysed
 
     if not order:

@@ -1,4 +1,4 @@
-"""What each of several processes reads and writes of a checkpoint, before any of it is done."""
+"""The bytes that each of several processes reads and writes of a checkpoint, computed in advance."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 
 BANDWIDTH = "1GB"
-"""What a process moves in a second, where nobody says."""
+"""Default bytes per second that a process moves."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Bytes that one process reads of the source, writes, and takes at most beside blocks of rows."""
+    """The bytes that one process reads of the source and writes.
+
+    whole: the most that it takes in memory beside blocks of rows.
+    """
 
     read: int
     written: int
@@ -38,32 +41,36 @@ class Load:
 
 @dataclass(frozen=True)
 class Loads:
-    """Of each process. bandwidth: bytes a second that each of them reads or writes."""
+    """The loads of all processes.
+
+    bandwidth: bytes per second that each of them reads or writes.
+    """
 
     each: Sequence[Load]
     bandwidth: int
 
     @property
     def largest(self) -> Load:
-        """The one that moves the most."""
+        """The load of the process that moves the most."""
         return max(self.each, key=lambda one: one.moved)
 
     @property
     def ratio(self) -> float:
-        """How much the largest one moves, where the mean is 1."""
+        """The largest load relative to the mean."""
         mean = sum(one.moved for one in self.each) / len(self.each)
         return self.largest.moved / mean if mean else 1.0
 
     @property
     def seconds(self) -> float:
-        """How long the largest one takes."""
+        """The time in seconds that the largest load takes."""
         return self.largest.moved / self.bandwidth
 
 
 def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
-    """What each of `size` processes would read and write, at so many bytes a second (`2GB`; else BANDWIDTH).
+    """The load of each of `size` processes.
 
-    Raises GrowError (G200) where only one can write the model.
+    bandwidth: bytes per second, such as `2GB`; BANDWIDTH by default. Raises GrowError (G200) if only one
+    process can write the model.
     """
     if not (c.path.is_dir() or c.path.suffix == ".json"):
         raise wrong(f"`--ranks` is for checkpoint directories, and `{c.path}` is none")
@@ -77,11 +84,11 @@ def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
 
     grown: Grown = held_result(c).held
     if isinstance(grown.source, Opened) and grown.source.checkpoint.distributed:
-        made = contents_of(grown, c.plan, None, "mapped").parts
+        all_parts = contents_of(grown, c.plan, None, "mapped").parts
     else:
-        made = [*parts(grown)]
-    each = [_load(grown, shares) for shares in shared_out(made, size)]
-    return Loads(each, read_size(bandwidth or BANDWIDTH, "--bandwidth"))
+        all_parts = [*parts(grown)]
+    per_process = [_load(grown, shares) for shares in shared_out(all_parts, size)]
+    return Loads(per_process, read_size(bandwidth or BANDWIDTH, "--bandwidth"))
 
 
 def _load(grown: Grown, shares: Sequence[Share]) -> Load:
@@ -94,13 +101,13 @@ def _written(share: Share) -> int:
 
 
 def _read(grown: Grown, share: Share) -> Iterator[int]:
-    """Bytes of each tensor that a share is made of."""
+    """The bytes that are read of each tensor of which a share is made."""
     names = share.part.made_of
     if not names:
         yield _written(share)
     elif share.part.whole:
-        some = share.part.rows_of
+        row_range = share.part.rows_of
         for name in names:
-            yield grown.reads(name, range(*some) if some else range(grown.entry(name).rows))
+            yield grown.reads(name, range(*row_range) if row_range else range(grown.entry(name).rows))
     else:
         yield from (grown.reads(name, rows) for name, rows in zip(names, share.rows.values(), strict=True))

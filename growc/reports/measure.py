@@ -1,6 +1,6 @@
-"""What is measured of a model on inputs: the importance of its units and layers, and what each layer costs.
+"""Measurements of a model on inputs: the importance of its units and layers, and the cost of each layer.
 
-Needs: a model file, and a file of inputs for it. Whoever trims a model by importance reads this first.
+Input: a model file, and a file of inputs for it. They help to decide what to trim by importance.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measurement(Shown):
-    """What was measured of a model: `scores` of units by `axis.number`, `layers` one by one.
+    """The measurements of a model.
 
-    samples, seconds: what was run just now, and not kept from an earlier measurement.
+    scores: of units, by `axis.number`. layers: their scores. samples, seconds: of the part that ran just now
+    and was not kept from an earlier measurement.
     """
 
     __repr__ = brief
@@ -74,7 +75,9 @@ def measurement(
     progress: Progress = quiet,
     ranks: Ranks = ALONE,
 ) -> Measurement:
-    """As `measure`, with the layers' branches, and how fast it went. ranks: who runs the cases."""
+    """The result of `measure`, with scores of layers and their branches, and the speed. ranks: the processes
+    that run the cases.
+    """
     from growc.distinct import Part, model_parts, require_distinct
     from growc.measurement import importance
     from growc.measurement.observed import layer_scores, named_scores
@@ -88,7 +91,7 @@ def measurement(
     compilation = analysed(place)
     if kept is not None and kept.exists() and not force:
         require(kept, importance.mark(compilation, Path(inputs), samples))
-    found = importance.measure(
+    importances = importance.measure(
         compilation,
         Path(inputs),
         samples,
@@ -97,9 +100,9 @@ def measurement(
         ranks=ranks,
         remade=lowered,
     )
-    scores = dict(named_scores(compilation, found))
-    layers = layer_scores(compilation, found)
-    return Measurement(scores, tuple(layers), found.samples, found.seconds)
+    scores = dict(named_scores(compilation, importances))
+    layers = layer_scores(compilation, importances)
+    return Measurement(scores, tuple(layers), importances.samples, importances.seconds)
 
 
 def profile(
@@ -112,9 +115,10 @@ def profile(
     progress: Progress = quiet,
     ranks: Ranks = ALONE,
 ) -> Profile:
-    """What each layer adds to its stream, and what it costs to remove or to double it; kept with the scores,
-    in `out` or beside the model. `layers`: their scores, where they were measured before. ranks: who tries
-    the changes.
+    """The part that each layer adds to its stream, and the cost of removing or doubling it.
+
+    The costs are kept with the scores, in `out` or beside the model. layers: the layers' scores, if they were
+    measured before. ranks: the processes that try the changes.
     """
     from growc.measurement.shared import Subject
     from growc.plans.scores import cache_path, fingerprint
@@ -127,5 +131,5 @@ def profile(
     kept = cache_path(path) if out is None else Path(out)
     book = Book.of(kept, fingerprint(source.files(path), data, samples))
     subject = Subject(path, source.file(path), lowered, data, samples, source.lenient)
-    c = analysed(subject.file)  # of what onnxruntime runs
+    c = analysed(subject.file)  # the file that onnxruntime runs
     return profile(c, subject, layers, progress, book, ranks)

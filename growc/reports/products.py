@@ -1,10 +1,10 @@
-"""What a model multiplies and sums, in FLOPs.
+"""The products and sums that a model computes, in FLOPs.
 
 A product of two operands costs one multiplication and one addition for each term of its sums, as
-torch.utils.flop_counter counts. The line of an operator says which axes its products run over; all else costs
-nothing. Backward, a product is computed once more for each of its two factors that needs a gradient, since it
-depends on a trained tensor. So the first layer of an image costs as much backward as forward, all others
-twice as much.
+torch.utils.flop_counter counts. The line of an operator gives the axes of its products; all else costs
+nothing. In the backward pass a product is computed once for each of its factors that depends on a trained
+tensor, and so needs a gradient. So the first layer of an image model costs as much backward as forward, and
+all others twice as much.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ SUMMING = frozenset({"contract", "attention", "recurrent"})
 
 
 def with_gradients(c: Analysis, trained: Collection[str] | None) -> set[Value]:
-    """The values that depend on trained tensors, by names or (None) on any stored one."""
-    found = {v for v in c.graph.uses() if v.weight is not None and _is_trained(v.weight, trained)}
+    """The values that depend on trained tensors: those named, or (None) any stored one."""
+    dependent = {v for v in c.graph.uses() if v.weight is not None and _is_trained(v.weight, trained)}
     for node in c.graph.nodes:
-        if any(v in found for v in node.operands):
-            found.update(v for v in node.outputs if v.floating or node.has(QUANTISE))
-    return found
+        if any(v in dependent for v in node.operands):
+            dependent.update(v for v in node.outputs if v.floating or node.has(QUANTISE))
+    return dependent
 
 
 def _is_trained(weight: Weight, trained: Collection[str] | None) -> bool:
@@ -40,9 +40,9 @@ def _is_trained(weight: Weight, trained: Collection[str] | None) -> bool:
 
 
 def costs(c: Analysis, sizes: Sizes, needing: Collection[Value]) -> tuple[int, int, tuple[str, ...]]:
-    """FLOPs forward and backward of one run, and the nodes that are not counted.
+    """FLOPs of one run forward and backward, and the nodes that are not counted.
 
-    sizes: of all values; needing: those that need gradients.
+    sizes: of all values. needing: the values that need gradients.
     """
     forward = backward = 0
     uncounted: list[str] = []
@@ -59,15 +59,17 @@ def costs(c: Analysis, sizes: Sizes, needing: Collection[Value]) -> tuple[int, i
 
 
 def terms_of(c: Analysis, instance: Instance, sizes: Sizes) -> list[tuple[Product, int]] | None:
-    """The products of a node, each with its number of multiplications; None where one cannot be told."""
+    """The products of a node, each with its number of multiplications; None if one number is unknown."""
     products = products_of(c, instance)
-    numbers = [multiplications(instance.node, one, sizes) for one in products or ()]
-    found = [(one, n) for one, n in zip(products or (), numbers, strict=True) if n is not None]
-    return None if products is None or len(found) < len(products) else found
+    numbers = [multiplications(instance.node, factor_axes, sizes) for factor_axes in products or ()]
+    counted = [
+        (factor_axes, n) for factor_axes, n in zip(products or (), numbers, strict=True) if n is not None
+    ]
+    return None if products is None or len(counted) < len(products) else counted
 
 
 def products_of(c: Analysis, instance: Instance) -> Sequence[Product] | None:
-    """What a node multiplies and sums; None where that cannot be told, or not how often."""
+    """The products that a node sums; None if they, or their number, are unknown."""
     node, line, dialect = instance.node, instance.line, c.graph.dialect
     if not dialect.knows(node.op):
         return None if any(v.floating and v.sizes != () for v in node.operands) else ()
@@ -78,7 +80,7 @@ def products_of(c: Analysis, instance: Instance) -> Sequence[Product] | None:
 
 
 def multiplications(node: Node, product: Product, sizes: Sizes) -> int | None:
-    """How many there are in a product; None where a size is not known, or data decides it."""
+    """The number of multiplications in a product; None if a size is unknown, or decided by data."""
     total = 1
     for number, axis, result in product.over:
         value = node.outputs[number] if result else node.input(number)

@@ -1,4 +1,4 @@
-"""The recipes that growc brings along: examples/ of the repository, which the wheel has as growc.examples."""
+"""The recipes that growc ships: examples/ of the repository, which the wheel holds as growc.examples."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ RECIPE = "recipe.grow"
 
 @dataclass(frozen=True)
 class ShippedRecipe:
-    """One recipe. title: what its page calls it. paper: where it is from. files: those that it reads, by the
-    names that it gives them.
+    """One shipped recipe.
+
+    title: the title of its page. paper: its source. files: the files that it reads, by the names in the
+    recipe.
     """
 
     name: str
@@ -27,9 +29,9 @@ class ShippedRecipe:
 
     @property
     def citation(self) -> str:
-        """The paper by its authors and its year, where they are known: `Chen et al. 2016`."""
-        found = re.search(r"\(([^)]* [0-9]{4})\)", self.paper)
-        return found[1] if found else self.paper
+        """The paper by its authors and its year if they are known: `Chen et al. 2016`."""
+        match = re.search(r"\(([^)]* [0-9]{4})\)", self.paper)
+        return match[1] if match else self.paper
 
 
 def recipes() -> tuple[ShippedRecipe, ...]:
@@ -40,14 +42,14 @@ def recipes() -> tuple[ShippedRecipe, ...]:
     """
     root = files("growc.examples")
     papers = dict(_papers((root / "README.md").read_text(encoding="utf-8")))
-    folders = sorted((one for one in root.iterdir() if one.is_dir()), key=lambda one: one.name)
-    return tuple(_recipe(one, papers) for one in folders if (one / RECIPE).is_file())
+    folders = sorted((folder for folder in root.iterdir() if folder.is_dir()), key=lambda folder: folder.name)
+    return tuple(_recipe(folder, papers) for folder in folders if (folder / RECIPE).is_file())
 
 
 def recipe_named(name: str) -> ShippedRecipe:
-    """A recipe by its name, with its number or without. Raises GrowError (G200) where there is none."""
-    known = {one.name: one for one in recipes()}
-    short = {one.partition("-")[2]: one for one in known}
+    """A recipe by its name, with or without its number. Raises GrowError (G200) if there is none."""
+    known = {recipe.name: recipe for recipe in recipes()}
+    short = {recipe.partition("-")[2]: recipe for recipe in known}
     if name in known or name in short:
         return known[short.get(name, name)]
     near = nearest(name, [*known, *short])
@@ -63,14 +65,16 @@ def _recipe(folder: Traversable, papers: Mapping[str, str]) -> ShippedRecipe:
 
 
 def _named_in(text: str) -> list[str]:
-    """The files that a recipe names: parameters that globs name are none."""
+    """The files that a recipe names. Parameters named by globs do not count."""
     statements = (line.partition("#")[0] for line in text.splitlines())
-    found = (re.findall(r'(?:include|match|keep|scores|on) "([^"]*)"', line) for line in statements)
-    return list(dict.fromkeys(name for names in found for name in names))
+    quoted = (re.findall(r'(?:include|match|keep|scores|on) "([^"]*)"', line) for line in statements)
+    return list(dict.fromkeys(name for names in quoted for name in names))
 
 
 def _papers(page: str) -> Iterator[tuple[str, str]]:
-    """The paper of each recipe, by the table of examples/README.md: a row without one has that above it."""
+    """The paper of each recipe, from the table of examples/README.md; a row without one has that of the row
+    above.
+    """
     paper = ""
     for row in re.finditer(r"^\| (.*?) ?\| \[([^\]]+)\]", page, re.M):
         paper = row[1].strip() or paper

@@ -1,7 +1,7 @@
-"""A starter recipe for a model: one statement for each axis that can be changed, each tried on the model.
+"""A starter recipe for a model: one statement for each axis that can change, each tried on the model.
 
-No table says what a kind of model can take: the compiler plans every statement that is offered, alone and
-beside the active one, on one analysis of the model.
+No table lists what a kind of model can do. The compiler plans every offered statement, alone and together
+with the active one, on one analysis of the model.
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ if TYPE_CHECKING:
 
 
 ORDERS = ("by whole with zero outputs", "by each with zero outputs", "by whole")
-"""How layers become more."""
+"""Options of `stack layers`, in the order in which they are tried."""
 
 PREFERRED = ("ffn", "channels", "heads", "hidden", "experts", "kv_heads", "head_dim", "vocab", "positions")
-"""Which axis a starter changes: the first of these that can grow exactly."""
+"""Axes in the order of preference for the active statement: the first that can grow exactly is taken."""
 
 MOST = 12
-"""Axes without a name of their own that are offered: each is tried."""
+"""Largest number of offered axes without a name of their own, since each is tried."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the compiler says of statements. cause: why they are refused, or why they are not exact."""
+    """The compiler's judgement of statements.
+
+    cause: the reason why they are refused, or are not exact.
+    """
 
     valid: bool
     exact: bool = False
@@ -55,8 +58,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Offer:
-    """One axis, or one part of a model. statement: what can be done with it; none where nothing can, and then
-    the verdict says why. beside: whether it can stand beside the active statement.
+    """One axis, or one part of a model.
+
+    statement: a possible change; empty if there is none, and then the verdict has the reason. beside: whether
+    it can be combined with the active statement.
     """
 
     axis: str
@@ -68,7 +73,10 @@ class Offer:
 
 @dataclass(frozen=True)
 class Starter:
-    """What can be changed of a model. active: the one of the offers that is not commented out."""
+    """The possible changes of a model.
+
+    active: the one offer that is not commented out.
+    """
 
     analysis: Analysis
     axes: tuple[Offer, ...]
@@ -82,14 +90,17 @@ class Starter:
 
 @dataclass
 class Trials:
-    """Statements, planned on one analysis; each text once. again: analyses the model once more."""
+    """Statements planned on one analysis, each text once.
+
+    again: makes a new analysis of the model.
+    """
 
     analysis: Analysis
     again: Callable[[], Analysis]
     known: dict[str, Verdict] = field(default_factory=dict)
 
     def of(self, *statements: str) -> Verdict:
-        """What the graph makes of a recipe of these statements, whatever class stores the result."""
+        """The verdict on a recipe of these statements, before any class of the result is applied."""
         text = "\n".join(statements)
         if text not in self.known:
             self.known[text] = _verdict(lambda: self._planned(text))
@@ -106,18 +117,20 @@ class Trials:
         return held(self._planned(text))
 
     def best(self, *ways: Sequence[str]) -> tuple[str, Verdict]:
-        """Of each way the first exact candidate, else the first valid one: that of the first way that the
-        class of the model can hold, too. Else none, and why the first is refused. What a class can hold takes
-        long to find out, and depends on sizes: it is asked once a way.
+        """The best candidate of the first way that works, with its verdict; else an empty text and the first
+        refusal.
+
+        The best of a way is its first exact candidate, else its first valid one. The class of the model must
+        be able to hold it, too. That check is slow and depends on sizes, so it is made once for each way.
         """
         causes = []
         for candidates in ways:
-            found = self._best_of(candidates)
-            verdict = self.of(found)
+            candidate = self._best_of(candidates)
+            verdict = self.of(candidate)
             if verdict.valid:
-                verdict = _verdict(partial(self._held, found))
+                verdict = _verdict(partial(self._held, candidate))
             if verdict.valid:
-                return found, verdict
+                return candidate, verdict
             causes.append(verdict)
         return "", causes[0]
 
@@ -132,21 +145,21 @@ class Trials:
 
 
 def _verdict(plan: Callable[[], Result]) -> Verdict:
-    """What comes of a plan. A fault of growc's own costs one offer, which says so, and not the starter."""
-    made: list[Result] = []
+    """The verdict on a plan. A fault in growc itself only costs this one offer, which reports it."""
+    plans: list[Result] = []
     with Attempt() as attempt:
-        made.append(plan())
+        plans.append(plan())
     if isinstance(attempt.error, GrowError):
         first = attempt.error.diagnostics[0]
         return Verdict(False, cause=f"{first.message} ({first.code})")
     if attempt.error is not None:
         return Verdict(False, cause=f"growc fails to plan it: {first_line(attempt.error)} (G900)")
-    certificate = made[0].plan.certificate
+    certificate = plans[0].plan.certificate
     return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
 
 
 def starter(model: Model, *, example_inputs: object = None) -> Starter:
-    """What can be changed of a model, tried by the compiler. Raises GrowError where it cannot be read."""
+    """The possible changes of a model, tried by the compiler. Raises GrowError if it cannot be read."""
 
     def analysed() -> Analysis:
         return compiled(
@@ -156,25 +169,27 @@ def starter(model: Model, *, example_inputs: object = None) -> Starter:
     analysis = analysed()
     trials = Trials(analysis, analysed)
     roles = analysis.roles
-    apart = [
+    names = [
         name
         for name in roles.axes
         if not (name == "kv_heads" and roles.axes[name] == roles.axes.get("heads"))
     ]
-    axes = [_named(trials, name) for name in apart]
+    axes = [_named(trials, name) for name in names]
     unnamed = list(_unnamed(analysis))
     offered = [_offer(trials, text, (size,), str(2 * size)) for text, size in unnamed[:MOST]]
-    offered = [one for one in offered if one.statement]
+    offered = [offer for offer in offered if offer.statement]
     active = _active([*axes, *offered])
-    named = [one for one in axes if one.statement]
+    named = [offer for offer in axes if offer.statement]
     parts = [
         *_scoped(trials, named, [name for name in roles.scopes.names if name in ("encoder", "decoder")]),
         *_in_layers(trials, named),
     ]
     layers = [_layers(trials)] if analysis.layers.runs else []
     head = [Offer("head", (), *trials.best(["untie head"]))] if tied_heads(analysis.axes) else []
-    groups = (axes, offered, parts, layers, [one for one in head if one.statement])
-    axes, offered, parts, layers, head = ([_beside(trials, one, active) for one in group] for group in groups)
+    groups = (axes, offered, parts, layers, [offer for offer in head if offer.statement])
+    axes, offered, parts, layers, head = (
+        [_beside(trials, offer, active) for offer in group] for group in groups
+    )
     more = max(0, len(unnamed) - MOST)
     return Starter(
         analysis, tuple(axes), tuple(offered), more, tuple(parts), tuple(layers), tuple(head), active
@@ -183,16 +198,16 @@ def starter(model: Model, *, example_inputs: object = None) -> Starter:
 
 def _active(offers: Sequence[Offer]) -> Offer | None:
     """The first exact growth, in the order of PREFERRED."""
-    exact = [one for one in offers if one.verdict.exact and one.statement.startswith("widen")]
-    return min(exact, key=lambda one: (*PREFERRED, one.axis).index(one.axis), default=None)
+    exact = [offer for offer in offers if offer.verdict.exact and offer.statement.startswith("widen")]
+    return min(exact, key=lambda offer: (*PREFERRED, offer.axis).index(offer.axis), default=None)
 
 
 def _beside(trials: Trials, offer: Offer, active: Offer | None) -> Offer:
-    """The offer, tried beside the active statement."""
+    """The offer, with its verdict together with the active statement."""
     if active is None or offer.statement in ("", active.statement):
         return offer
-    beside = trials.of(active.statement, offer.statement)
-    fits = beside.valid and beside.exact >= offer.verdict.exact
+    combined = trials.of(active.statement, offer.statement)
+    fits = combined.valid and combined.exact >= offer.verdict.exact
     return Offer(offer.axis, offer.sizes, offer.statement, offer.verdict, fits)
 
 
@@ -202,7 +217,7 @@ def _offer(trials: Trials, axis: str, sizes: tuple[int, ...], larger: str = "") 
 
 
 def _candidates(axis: str, sizes: tuple[int, ...], larger: str) -> Iterator[list[str]]:
-    """Statements on an axis: to grow it, else to sort its units, else to drop some."""
+    """Candidate statements on an axis: growing it, else sorting its units, else dropping some."""
     yield [f"widen {axis} to {larger} with {fill}" for fill in OFFERED_OF.get(axis, OFFERED)]
     yield [f"reorder {axis} by magnitude"]
     if all(size % 2 == 0 for size in sizes):
@@ -216,15 +231,15 @@ def _named(trials: Trials, name: str) -> Offer:
 
 
 def _layers(trials: Trials) -> Offer:
-    found = tuple(numbers(trials.analysis.layers.runs))
+    depths = tuple(numbers(trials.analysis.layers.runs))
     deeper = [f"stack layers to 2 * layers {order}" for order in ORDERS]
-    shallower = [["subclone layers to layers - 1 by even"]] if min(found) > 1 else []
-    return Offer("layers", found, *trials.best(deeper, *shallower))
+    shallower = [["subclone layers to layers - 1 by even"]] if min(depths) > 1 else []
+    return Offer("layers", depths, *trials.best(deeper, *shallower))
 
 
 def _scoped(trials: Trials, named: Sequence[Offer], scopes: Sequence[str]) -> Iterator[Offer]:
     """One statement in each scope: the first that is valid there alone."""
-    yield from (one for scope in scopes for one in _first_within(trials, named, scope))
+    yield from (offer for scope in scopes for offer in _first_within(trials, named, scope))
 
 
 def _in_layers(trials: Trials, named: Sequence[Offer]) -> Iterator[Offer]:
@@ -235,10 +250,12 @@ def _in_layers(trials: Trials, named: Sequence[Offer]) -> Iterator[Offer]:
 
 
 def _first_within(trials: Trials, named: Sequence[Offer], scope: str) -> Iterator[Offer]:
-    """A statement in a scope: the first that the graph can take there, if the class can, too."""
+    """The first statement that the graph can take in a scope, if the class can, too."""
     outside = ("hidden", "vocab", "positions") if scope.startswith("layers") else ()
-    inside = sorted((o for o in named if o.axis not in outside), key=lambda one: PREFERRED.index(one.axis))
-    texts = {f"in {scope} {{ {one.statement} }}": one for one in inside}
+    usable = sorted(
+        (o for o in named if o.axis not in outside), key=lambda offer: PREFERRED.index(offer.axis)
+    )
+    texts = {f"in {scope} {{ {offer.statement} }}": offer for offer in usable}
     text, verdict = trials.best(list(texts)) if texts else ("", Verdict(False))
     if text:
         yield Offer(texts[text].axis, texts[text].sizes, text, verdict)
@@ -248,7 +265,7 @@ def _first_within(trials: Trials, named: Sequence[Offer], scope: str) -> Iterato
 
 
 def _unnamed(c: Analysis) -> Iterator[tuple[str, int]]:
-    """Weight axes that nothing freezes and no role names, as a recipe spells them: equal parts once."""
+    """Weight axes that are not frozen and have no role, as a recipe names them; equal parts once."""
     taken = {find(x) for axes in c.roles.axes.values() for axis in axes for x in atoms_of(axis.spaces)}
     places: dict[tuple[str, int, int], list[tuple[str, Space]]] = {}
     for use in c.axes.graph.uses():
@@ -261,19 +278,19 @@ def _unnamed(c: Analysis) -> Iterator[tuple[str, int]]:
             if not fixed and k < len(weight.shape) and weight.shape[k] > 1:
                 numbered = re.sub(r"(?<![^._/])\d+(?![^._/])", "*", weight.name)
                 places.setdefault((numbered, k, weight.shape[k]), []).append((weight.name, find(space)))
-    for (numbered, k, size), found in places.items():
-        spaces = {space for _, space in found}
+    for (numbered, k, size), occurrences in places.items():
+        spaces = {space for _, space in occurrences}
         atoms = {find(x) for x in atoms_of(spaces)}
         if atoms & taken:
             continue
         taken |= atoms
-        together = len(spaces) > 1 and _matched(c, numbered) == {name for name, _ in found}
-        names = [numbered] if together else list(dict.fromkeys(name for name, _ in found))
+        one_pattern = len(spaces) > 1 and _matched(c, numbered) == {name for name, _ in occurrences}
+        names = [numbered] if one_pattern else list(dict.fromkeys(name for name, _ in occurrences))
         yield from ((f'axis {k} of "{name}"', size) for name in names)
 
 
 def _can_be_quoted(name: str) -> bool:
-    """Whether a recipe can name a parameter: strings have no escapes, and globs no quotes."""
+    """Whether a recipe can quote a parameter's name: strings have no escapes, and globs no quotes."""
     return name.isprintable() and name.isascii() and not set(name) & set('"*?')
 
 

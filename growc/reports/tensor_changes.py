@@ -1,4 +1,4 @@
-"""What became of each stored tensor between two models, read by chunks however large it is."""
+"""The changes of each stored tensor between two models, read by chunks however large it is."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from growc.formats.stored_tensors import StoredTensor
 from growc.ir.graph import wide
 
 CHUNK = 2**18
-"""Elements that are compared at once."""
+"""Number of elements that are compared at once."""
 
 LEAST = 16
-"""Elements of a tensor that is known by its bytes under another name: shorter ones are alike by chance."""
+"""Fewest elements of a tensor that is recognised by its bytes under another name; shorter ones may be equal
+by chance.
+"""
 
 Kind = Literal["new", "gone", "renamed", "resized", "retyped", "changed"]
 
 
 @dataclass(frozen=True)
 class TensorChange:
-    """What became of one tensor. relative: ‖b − a‖/‖a‖, where both have the same sizes; None where that is
-    no number. was: its name, or its type, in the first model, where that is another one.
+    """The change of one tensor.
+
+    relative: ‖b − a‖/‖a‖ if both have the same sizes; None if it is not finite. was: its name or type in the
+    first model, if it differs.
     """
 
     kind: Kind
@@ -42,7 +46,7 @@ class TensorChange:
 def tensor_changes(
     before: Mapping[str, StoredTensor], after: Mapping[str, StoredTensor], progress: Progress = quiet
 ) -> Iterator[TensorChange]:
-    """Of all tensors that are not equal in every byte, in the order of the first model."""
+    """The changes of all tensors that are not equal in every byte, in the order of the first model."""
     renamed = dict(_renamed(before, after))
     for number, (name, old) in enumerate(before.items()):
         progress("comparing tensors", number, len(before))
@@ -52,9 +56,9 @@ def tensor_changes(
             yield TensorChange("renamed", renamed[name], old.shape, old.shape, was=name)
         else:
             yield TensorChange("gone", name, before=old.shape)
-    found = set(renamed.values())
+    new_names = set(renamed.values())
     for name, new in after.items():
-        if name not in before and name not in found:
+        if name not in before and name not in new_names:
             yield TensorChange("new", name, after=new.shape)
 
 
@@ -70,10 +74,10 @@ def _change(old: StoredTensor, new: StoredTensor) -> Iterator[TensorChange]:
 
 
 def compared(a: Array, b: Array) -> tuple[bool, float | None]:
-    """Whether two arrays of one shape have equal bytes, and ‖b − a‖/‖a‖, None where that is no number."""
+    """Whether two arrays of one shape have equal bytes, and ‖b − a‖/‖a‖; None if that is not finite."""
     if "O" in a.dtype.kind + b.dtype.kind:  # texts
         return bool(np.array_equal(a, b)), None
-    equal, apart, size = a.dtype == b.dtype, 0.0, 0.0
+    equal, difference, size = a.dtype == b.dtype, 0.0, 0.0
     for one, other in zip(_chunks(a), _chunks(b), strict=True):
         if one.dtype == other.dtype and one.tobytes() == other.tobytes():
             size += _square(wide(one))
@@ -81,11 +85,11 @@ def compared(a: Array, b: Array) -> tuple[bool, float | None]:
         equal = False
         with np.errstate(all="ignore"):
             size += _square(wide(one))
-            apart += _square(wide(other) - wide(one))
+            difference += _square(wide(other) - wide(one))
     if equal:
         return True, 0.0
-    found = math.sqrt(apart) / math.sqrt(size) if size else math.inf if apart else 0.0
-    return False, found if math.isfinite(found) else None
+    relative = math.sqrt(difference) / math.sqrt(size) if size else math.inf if difference else 0.0
+    return False, relative if math.isfinite(relative) else None
 
 
 def _square(values: Array) -> float:
@@ -102,27 +106,27 @@ def _chunks(array: Array) -> Iterator[Array]:
 def _renamed(
     before: Mapping[str, StoredTensor], after: Mapping[str, StoredTensor]
 ) -> Iterator[tuple[str, str]]:
-    """Tensors of one model alone that have the bytes of one of the other model alone, each once."""
+    """Tensors of the first model alone with the bytes of one of the second model alone, each used once."""
     lost = [tensor for name, tensor in before.items() if name not in after and tensor.elements >= LEAST]
-    waiting: dict[object, list[StoredTensor]] = defaultdict(list)
+    candidates: dict[object, list[StoredTensor]] = defaultdict(list)
     for name, tensor in after.items():
         if name not in before:
-            waiting[tensor.dtype, tensor.shape].append(tensor)
-    lost = [tensor for tensor in lost if waiting.get((tensor.dtype, tensor.shape))]
+            candidates[tensor.dtype, tensor.shape].append(tensor)
+    lost = [tensor for tensor in lost if candidates.get((tensor.dtype, tensor.shape))]
     digests: dict[object, list[str]] = defaultdict(list)
     for kind in dict.fromkeys((tensor.dtype, tensor.shape) for tensor in lost):
-        for tensor in waiting[kind]:
+        for tensor in candidates[kind]:
             digests[kind, _digest(tensor)].append(tensor.name)
     for tensor in lost:
-        found = digests[(tensor.dtype, tensor.shape), _digest(tensor)]
-        if found:
-            yield tensor.name, found.pop(0)
+        matches = digests[(tensor.dtype, tensor.shape), _digest(tensor)]
+        if matches:
+            yield tensor.name, matches.pop(0)
 
 
 def _digest(tensor: StoredTensor) -> bytes:
-    found, values = blake2b(digest_size=16), tensor.read()
+    digest, values = blake2b(digest_size=16), tensor.read()
     if values.dtype.kind == "O":
         return repr(values.tolist()).encode()
     for chunk in _chunks(values):
-        found.update(chunk.tobytes())
-    return found.digest()
+        digest.update(chunk.tobytes())
+    return digest.digest()

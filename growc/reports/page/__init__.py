@@ -1,1 +1,1 @@
-"""What a report shows of a growth, as plain data (growc.render.page draws it)."""
+"""The contents of a report on a growth, as plain data; growc.render.page draws it."""

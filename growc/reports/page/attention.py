@@ -1,8 +1,9 @@
-"""Attention before and after: what source heads and their copies attend to, on one input (bert2BERT, figures
+"""Attention before and after: the patterns of source heads and their copies on one input (bert2BERT, figures
 9-12).
 
-Needs: a finished compilation of an ONNX file, and the file of the result. Gives: `Patterns`, of some heads of
-a few layers, or the reason why there are none. What a softmax gives is exposed in copies of both in memory.
+Input: a finished compilation of an ONNX file, and the file of the result. Output: `Patterns` of some heads of
+a few layers, or the reason why there are none. The output of each softmax is exposed in copies of both files
+in memory.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ from growc.verification.verify import grown_feeds
 LAYERS, HEADS, COPIES, TOKENS = 3, 4, 3, 24
 """The most layers, source heads of a layer, copies of a head, and tokens of a pattern that are shown."""
 LEVELS = 8
-"""So many shades a pattern has."""
+"""Number of shades in a pattern."""
 
 Place = tuple[tuple[int, int] | None, int]
-"""The layer of an attention, and its number in this layer."""
+"""The layer of an attention, and its number within the layer."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ class Copy:
 
 @dataclass(frozen=True)
 class Head:
-    """A head of the source: of each query (a row) the shade of every key; and its copies in the result."""
+    """A head of the source with its copies in the result.
+
+    pattern: for each query (a row) the shade of every key.
+    """
 
     head: int
     pattern: tuple[tuple[int, ...], ...]
@@ -57,7 +61,10 @@ class Head:
 
 @dataclass(frozen=True)
 class LayerPatterns:
-    """layer, source: the numbers of a layer of the result and of the source's; -1 outside of layers."""
+    """The patterns of one layer.
+
+    layer, source: the numbers of the layer in the result and in the source; -1 outside of layers.
+    """
 
     run: int
     layer: int
@@ -69,14 +76,14 @@ class LayerPatterns:
 
 @dataclass(frozen=True)
 class Patterns:
-    """What is shown, or the reason why nothing is. tokens: how many of how many keys are shown."""
+    """The patterns that are shown, or the reason why there are none."""
 
     layers: tuple[LayerPatterns, ...] = ()
     reason: str = ""
 
 
 def patterns_of(c: Result, result: Path, inputs: Path | None) -> Patterns:
-    """The patterns of a compilation and the file that was made of it."""
+    """The patterns of a compilation and the file made of it."""
     if not c.roles.attention:
         return Patterns(reason="no attention was recognised in the graph")
     if c.path.suffix != ".onnx":
@@ -89,12 +96,14 @@ def patterns_of(c: Result, result: Path, inputs: Path | None) -> Patterns:
 
 def _measured(c: Result, result: Path, inputs: Path | None) -> Patterns:
     grown = analysed(result)
-    here, before, after = _places(c), _places(c.first), _places(grown)
-    chosen = [place for place in here if _source_of(c, place) in before and place in after]
-    chosen = _spread_out([p for p in chosen if _head_axes(c, here[p]) is not None])
-    sources = {place: before[_source_of(c, place)] for place in chosen}
+    result_places, source_places, grown_places = _places(c), _places(c.first), _places(grown)
+    chosen = [
+        place for place in result_places if _source_of(c, place) in source_places and place in grown_places
+    ]
+    chosen = _spread_out([p for p in chosen if _head_axes(c, result_places[p]) is not None])
+    sources = {place: source_places[_source_of(c, place)] for place in chosen}
     names = [sources[p].node.outputs[0].name for p in chosen]
-    results = [after[p].node.outputs[0].name for p in chosen]
+    results = [grown_places[p].node.outputs[0].name for p in chosen]
     visible = shown(c.path)
     if not chosen or any(name not in visible for name in names):
         return Patterns(reason="the weights of attention stay inside of operators, or share an axis")
@@ -102,34 +111,41 @@ def _measured(c: Result, result: Path, inputs: Path | None) -> Patterns:
     ports = ports_of(c)
     feeds = grown_feeds(case, read_signature(result), ports.input_maps(), ports.renamed)
     first, second = _run(c.path, names, case), _run(result, results, feeds)
-    made, layers = composed(c), []
-    for place, name, now in zip(chosen, names, results, strict=True):
-        old = _by_head(c.first, sources[place], first[name])
-        new = _by_head(grown, after[place], second[now])
-        heads = map_of(here[place].heads, made)
-        if old is None or new is None or heads is None or (heads.source, heads.size) != (len(old), len(new)):
+    maps, layers = composed(c), []
+    for place, name, result_name in zip(chosen, names, results, strict=True):
+        source_heads = _by_head(c.first, sources[place], first[name])
+        result_heads = _by_head(grown, grown_places[place], second[result_name])
+        heads = map_of(result_places[place].heads, maps)
+        if (
+            source_heads is None
+            or result_heads is None
+            or heads is None
+            or (heads.source, heads.size) != (len(source_heads), len(result_heads))
+        ):
             continue
         home, source = place[0] or (0, -1), _source_of(c, place)[0] or (0, -1)
-        shown_heads = _heads(heads, old, new)
-        layers.append(LayerPatterns(home[0], home[1], source[1], shown_heads, len(old), len(new)))
+        shown_heads = _heads(heads, source_heads, result_heads)
+        layers.append(
+            LayerPatterns(home[0], home[1], source[1], shown_heads, len(source_heads), len(result_heads))
+        )
     reason = "" if layers else "the heads of the result do not follow from the source's one by one"
     return Patterns(tuple(layers), reason)
 
 
 def _places(c: Analysis) -> dict[Place, Attention]:
-    """Every attention with a softmax of its own, by where it stands."""
+    """Every attention with a softmax of its own, by its place."""
     counts: dict[tuple[int, int] | None, int] = defaultdict(int)
-    found: dict[Place, Attention] = {}
-    for one in c.roles.attention:
-        home = c.layers.home.get(one.node)
-        if weighs(one.node):
-            found[home, counts[home]] = one
+    places: dict[Place, Attention] = {}
+    for attention in c.roles.attention:
+        home = c.layers.home.get(attention.node)
+        if weighs(attention.node):
+            places[home, counts[home]] = attention
         counts[home] += 1
-    return found
+    return places
 
 
 def _source_of(c: Result, place: Place) -> Place:
-    """Where the attention of a layer of the result stands in the source."""
+    """The place in the source of the attention of a layer of the result."""
     home, number = place
     if home is None:
         return place
@@ -138,20 +154,20 @@ def _source_of(c: Result, place: Place) -> Place:
 
 
 def _spread_out(places: Sequence[Place]) -> list[Place]:
-    """The first, the last, and those between them at equal distances."""
+    """The first and the last place, and some between them at equal distances."""
     steps = np.unique(np.linspace(0, max(len(places) - 1, 0), LAYERS).round().astype(np.int64))
     return [places[k] for k in steps.tolist()] if places else []
 
 
 def _head_axes(c: Analysis, one: Attention) -> list[int] | None:
-    """The axes of what the softmax gives that count its heads; None where another axis counts with them."""
+    """The axes of the softmax's output that count its heads; None if one counts other units, too."""
     heads = set(map(find, atoms_of(one.heads)))
     axes = []
     for number, space in enumerate(c.axes.of(one.node.outputs[0])):
-        own = [atom in heads for atom in map(find, atoms_of([space]))]
-        if any(own) and not all(own):
+        counts_heads = [atom in heads for atom in map(find, atoms_of([space]))]
+        if any(counts_heads) and not all(counts_heads):
             return None
-        axes += [number] if own and all(own) else []
+        axes += [number] if counts_heads and all(counts_heads) else []
     return axes
 
 
@@ -167,13 +183,15 @@ def _by_head(c: Analysis, one: Attention, weights: Array) -> Floats | None:
 
 
 def _run(model: Path, names: Sequence[str], feeds: Mapping[str, Array]) -> Feeds:
-    """What tensors of a file hold."""
+    """The values of tensors of a file."""
     with Session(model, graph=exposing(model, list(dict.fromkeys(names)))) as session:
         return session.run(feeds)
 
 
 def _heads(heads: IndexMap, old: Floats, new: Floats) -> tuple[Head, ...]:
-    """Some heads of the source with their copies; those with the most copies first, then by number."""
+    """Some heads of the source with their copies. Heads with the most copies are chosen, and ordered by
+    number.
+    """
     copies: dict[int, list[int]] = defaultdict(list)
     for head, source in enumerate(heads.index.tolist()):
         if source >= 0:
@@ -194,7 +212,9 @@ def _copy(head: int, old: Floats, new: Floats, peak: float) -> Copy:
 
 
 def _shades(weights: Floats, peak: float) -> tuple[tuple[int, ...], ...]:
-    """A pattern's first tokens in LEVELS shades, 0 for nothing; the last one is `peak` and more."""
+    """The first tokens of a pattern in LEVELS shades: 0 stands for nothing, the last one for `peak` and
+    more.
+    """
     part = np.nan_to_num(weights[:TOKENS, :TOKENS])
     levels = np.rint(np.clip(part / peak, 0.0, 1.0) * LEVELS).astype(np.int64)
     return tuple(tuple(row) for row in levels.tolist())

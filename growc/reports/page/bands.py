@@ -1,6 +1,6 @@
-"""An index map as bands: units of the result that follow from the source in one way, in a row.
+"""An index map as bands: consecutive units of the result that follow from the source in one way.
 
-Needs: the map of an axis. Gives: at most so many `Band`s, whatever the size of the axis.
+Input: the map of an axis. Output: a limited number of `Band`s, whatever the size of the axis.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from growc.algebra.indexmap import Bools, IndexMap, Ints
 from growc.recipe.fills import new_units
 
 KINDS = ("kept", "copy", "mean", "zero", "new")
-"""What a unit of the result is: the first copy of a source unit, a further copy, a mean of all units, zero,
+"""Kinds of a unit of the result: the first copy of a source unit, a further copy, a mean of all units, zero,
 or drawn.
 """
 
 SINGLE = 32
-"""Of an axis with as many units and fewer, each is a band of its own where any changes."""
+"""If an axis has at most this many units and any of them changes, each unit is a band of its own."""
 
 MIXED = "mixed"
 """The kind of a band that stands for several kinds."""
 
 
 REGROUPED = "regrouped"
-"""What heads are whose groups split, join or are shuffled."""
+"""The kind of heads whose groups split, join or are shuffled."""
 
 
 @dataclass(frozen=True)
 class Band:
     """Units first..last of the result, and low..high of the source, both half-open.
 
-    low, high: -1 where no unit comes from the source. counts: how many units of each kind there are.
+    low, high: -1 if no unit comes from the source. counts: the number of units of each kind.
     """
 
     kind: str
@@ -45,8 +45,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Bands:
-    """A whole map. dropped: ranges of source units that the result has not; `merged`: whether bands stand
-    for units of several kinds or places.
+    """A whole map.
+
+    dropped: ranges of source units that the result lacks. merged: whether a band stands for units of several
+    kinds or places.
     """
 
     before: int
@@ -57,12 +59,12 @@ class Bands:
 
     @property
     def unchanged(self) -> bool:
-        """Whether every unit stays where it is."""
+        """Whether every unit keeps its place."""
         return self.before == self.after and [(b.kind, b.low) for b in self.bands] == [("kept", 0)]
 
 
 def bands_of(made: IndexMap, limit: int) -> Bands:
-    """A map as `limit` bands at most; of few units each is one."""
+    """A map as at most `limit` bands; with few units each is a band of its own."""
     kinds = unit_kinds(made)
     few = made.size <= min(limit, SINGLE) and not made.is_identity
     starts = np.arange(made.size) if few else _starts(made, kinds)
@@ -70,8 +72,8 @@ def bands_of(made: IndexMap, limit: int) -> Bands:
     if merged:
         starts = np.unique(np.linspace(0, made.size, limit + 1).astype(np.int64)[:-1])
     ends = [*starts[1:].tolist(), made.size] if len(starts) else []
-    found = tuple(_band(made, kinds, a, b) for a, b in zip(starts.tolist(), ends, strict=True))
-    return Bands(made.source, made.size, found, _dropped(made, limit), merged)
+    bands = tuple(_band(made, kinds, a, b) for a, b in zip(starts.tolist(), ends, strict=True))
+    return Bands(made.source, made.size, bands, _dropped(made, limit), merged)
 
 
 def regrouped(before: int, after: int) -> Bands:
@@ -90,7 +92,7 @@ def unit_kinds(made: IndexMap) -> Ints:
 
 
 def _starts(made: IndexMap, kinds: Ints) -> Ints:
-    """The first unit of every row of units that go on in one way."""
+    """The first unit of each row of units that continue in one way."""
     if not made.size:
         return np.zeros(0, dtype=np.int64)
     goes_on = (kinds[1:] == kinds[:-1]) & (~made.copies[1:] | (made.index[1:] == made.index[:-1] + 1))
@@ -106,11 +108,11 @@ def _band(made: IndexMap, kinds: Ints, first: int, last: int) -> Band:
 
 
 def _dropped(made: IndexMap, limit: int) -> tuple[tuple[int, int], ...]:
-    """Ranges of source units without a copy; the largest ones, where there are many."""
+    """Ranges of source units without a copy; only the largest ones if there are many."""
     if made.mean.any():
         return ()
-    gone: Bools = made.counts == 0
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], gone, [False]]).astype(np.int8)))
+    uncopied: Bools = made.counts == 0
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], uncopied, [False]]).astype(np.int8)))
     ranges = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     largest = sorted(ranges, key=lambda one: (one[0] - one[1], one[0]))[:limit]
     return tuple(sorted(largest))

@@ -1,6 +1,6 @@
-"""The model before and after: its streams, layers and heads, with the map of every axis, and where gaps are.
+"""The model before and after: its streams, layers and heads, the map of every axis, and the places of gaps.
 
-Needs: a finished compilation. Gives: a `Network`. Layers of the result that look the same are one `Block`.
+Input: a finished compilation. Output: a `Network`. Layers of the result that look the same are one `Block`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ UNITS = 32
 ALL_BANDS = 6000
 """The most bands of all axes of all layers."""
 WEIGHTS = 12
-"""The most weights that are listed for one axis."""
+"""The most weights listed for one axis."""
 
 Home = tuple[int, int] | None
-"""A run and the number of a layer in it; None for what is in no layer, or in several."""
+"""A run, and the number of a layer in it; None for an axis in no layer, or in several."""
 
 
 @dataclass(frozen=True)
 class Touched:
-    """A weight that an axis changes: what it does with the axis, and its shape before and after."""
+    """A weight that an axis changes: the verbs of its steps on the axis, and its shape before and after."""
 
     name: str
     verb: str
@@ -43,8 +43,10 @@ class Touched:
 
 @dataclass(frozen=True)
 class AxisMap:
-    """One axis: its map, and the weights that have it; `more` of them are not listed. times: how many axes of
-    one place look like this.
+    """One axis: its map, and the weights that have it.
+
+    more: the number of weights that are not listed. times: the number of axes in one place that look like
+    this.
     """
 
     name: str
@@ -67,9 +69,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class Block:
-    """Layers of the result that look the same. layers, sources: their numbers, and those of the source's.
+    """Layers of the result that look the same.
 
-    kind: `kept`, `copy`, `zero` or `new`.
+    kind: `kept`, `copy`, `zero` or `new`. layers, sources: their numbers in the result and in the source.
     """
 
     anchor: str
@@ -91,7 +93,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Network:
-    """streams, tables: axes that belong to no layer alone, the residual streams and all others."""
+    """The network that a report shows.
+
+    streams, tables: axes that belong to no layer alone: the residual streams, and all others.
+    """
 
     streams: tuple[AxisMap, ...]
     tables: tuple[AxisMap, ...]
@@ -101,7 +106,7 @@ class Network:
     @property
     def places(self) -> dict[str, Mark]:
         """All marks by their anchors, in the order of the page."""
-        inside = (mark for one in self.series for block in one.blocks for mark in block.marks)
+        inside = (mark for series in self.series for block in series.blocks for mark in block.marks)
         return {mark.anchor: mark for mark in (*self.marks, *inside)}
 
 
@@ -111,21 +116,21 @@ def network_of(c: Result) -> Network:
 
 
 def composed(c: Result) -> dict[Space, IndexMap | None]:
-    """The map of every atom that statements resize, all of them together; None where heads change groups."""
-    made: dict[Space, IndexMap | None] = {}
+    """The map of every resized atom, over all statements; None if heads change groups."""
+    maps: dict[Space, IndexMap | None] = {}
     for stage in c.lowered.stages:
         for atom, request in stage.requests.items():
-            first = made.get(find(atom), IndexMap.identity(request.map.source))
+            first = maps.get(find(atom), IndexMap.identity(request.map.source))
             fits = first is not None and first.size == request.map.source
-            made[find(atom)] = request.map.after(first) if first is not None and fits else None
-        made |= {find(x): None for one in stage.regroups for x in (one.keys, one.group)}
-    return made
+            maps[find(atom)] = request.map.after(first) if first is not None and fits else None
+        maps |= {find(x): None for regroup in stage.regroups for x in (regroup.keys, regroup.group)}
+    return maps
 
 
 def map_of(spaces: Sequence[Space], made: Mapping[Space, IndexMap | None]) -> IndexMap | None:
-    """The map of a row-major product of spaces; None where one has none."""
-    known = [one for space in spaces if (one := _of_space(find(space), made)) is not None]
-    return reduce(IndexMap.kron, known, IndexMap.identity(1)) if len(known) == len(spaces) else None
+    """The map of a row-major product of spaces; None if one of them has none."""
+    maps = [space_map for space in spaces if (space_map := _of_space(find(space), made)) is not None]
+    return reduce(IndexMap.kron, maps, IndexMap.identity(1)) if len(maps) == len(spaces) else None
 
 
 def _of_space(space: Space, made: Mapping[Space, IndexMap | None]) -> IndexMap | None:
@@ -133,8 +138,8 @@ def _of_space(space: Space, made: Mapping[Space, IndexMap | None]) -> IndexMap |
         return map_of(space.parts, made)
     if space.kind == "atom":
         return made.get(space, IndexMap.identity(space.size[0]))
-    known = [one for part in space.parts if (one := _of_space(find(part), made)) is not None]
-    return IndexMap.concat(known) if len(known) == len(space.parts) else None
+    maps = [part_map for part in space.parts if (part_map := _of_space(find(part), made)) is not None]
+    return IndexMap.concat(maps) if len(maps) == len(space.parts) else None
 
 
 class _Network:
@@ -161,11 +166,11 @@ class _Network:
         )
 
     def axes(self) -> Iterator[tuple[str, RoleAxis]]:
-        """Every axis with a name, once; then those that statements name by a weight."""
+        """Every axis with a name, once; then the axes that statements name by a weight."""
         seen: set[tuple[Space, ...]] = set()
         shown: set[Space] = set()
-        for name, found in self.c.roles.axes.items():
-            for axis in found:
+        for name, role_axes in self.c.roles.axes.items():
+            for axis in role_axes:
                 key = tuple(map(find, axis.spaces))
                 if key not in seen:
                     seen.add(key)
@@ -179,36 +184,36 @@ class _Network:
 
     @cached_property
     def uses(self) -> Mapping[Space, list[tuple[Value, int]]]:
-        """Of each atom the axes of weights that it is a part of."""
-        found: dict[Space, list[tuple[Value, int]]] = defaultdict(list)
+        """For each atom, the axes of weights of which it is a part."""
+        uses: dict[Space, list[tuple[Value, int]]] = defaultdict(list)
         for use in self.c.graph.uses():
             for number, space in enumerate(self.c.axes.of(use)):
                 for atom in dict.fromkeys(atoms_of([space])):
-                    found[atom].append((use, number))
-        return found
+                    uses[atom].append((use, number))
+        return uses
 
     def home_of(self, axis: RoleAxis) -> Home:
-        """The one layer in which all nodes stand that use weights of an axis."""
+        """The layer of all nodes that use weights of an axis; None if there are several or none."""
         home = self.c.layers.home
         atoms = set(atoms_of(axis.spaces))
         nodes = {node for a in atoms for use, _ in self.uses.get(a, ()) for node, _ in use.users}
         nodes |= {axis.at} if axis.at is not None else set()
-        found = {home.get(node) for node in nodes}
-        found -= {None} if axis.at is not None else set()
-        return next(iter(found)) if len(found) == 1 else None
+        homes = {home.get(node) for node in nodes}
+        homes -= {None} if axis.at is not None else set()
+        return next(iter(homes)) if len(homes) == 1 else None
 
     def pictures(self, axes: Sequence[tuple[str, RoleAxis]]) -> tuple[AxisMap, ...]:
-        """The axes of one place; those that look the same are one, with the weights of all."""
+        """The axes of one place. Axes that look the same are one, with the weights of all."""
         alike: dict[tuple[str, Bands], list[AxisMap]] = defaultdict(list)
         for name, axis in axes:
-            one = self.picture(name, axis)
-            alike[one.name, one.bands].append(one)
-        found = []
-        for (name, bands), same in alike.items():
-            weights = tuple(dict.fromkeys(w for one in same for w in one.weights))
-            more = sum(one.more for one in same) + max(0, len(weights) - WEIGHTS)
-            found.append(AxisMap(name, bands, weights[:WEIGHTS], more, len(same)))
-        return tuple(found)
+            picture = self.picture(name, axis)
+            alike[picture.name, picture.bands].append(picture)
+        pictures = []
+        for (name, bands), equal in alike.items():
+            weights = tuple(dict.fromkeys(w for picture in equal for w in picture.weights))
+            more = sum(picture.more for picture in equal) + max(0, len(weights) - WEIGHTS)
+            pictures.append(AxisMap(name, bands, weights[:WEIGHTS], more, len(equal)))
+        return tuple(pictures)
 
     def picture(self, name: str, axis: RoleAxis) -> AxisMap:
         """One axis with its weights."""
@@ -217,10 +222,12 @@ class _Network:
             for use, number in self.uses.get(atom, ()):
                 if use.weight is not None and use.weight.name in self.plans:
                     numbers[use.weight.name].add(number)
-        listed = [_touched(self.plans[weight], own) for weight, own in sorted(numbers.items())]
-        made, after = map_of(axis.spaces, self.made), self.c.lowered.sizes.product(axis.spaces)
-        known = made is not None and (made.source, made.size) == (axis.size, after)
-        bands = bands_of(made, self.limit) if made is not None and known else regrouped(axis.size, after)
+        listed = [_touched(self.plans[weight], axes) for weight, axes in sorted(numbers.items())]
+        axis_map, after = map_of(axis.spaces, self.made), self.c.lowered.sizes.product(axis.spaces)
+        known = axis_map is not None and (axis_map.source, axis_map.size) == (axis.size, after)
+        bands = (
+            bands_of(axis_map, self.limit) if axis_map is not None and known else regrouped(axis.size, after)
+        )
         return AxisMap(name, bands, tuple(listed[:WEIGHTS]), max(0, len(listed) - WEIGHTS))
 
     def series(
@@ -229,58 +236,58 @@ class _Network:
         by_home: Mapping[Home, list[tuple[str, RoleAxis]]],
         gaps: Mapping[Home, list[Gap]],
     ) -> Series:
-        """One run, its equal layers together."""
+        """One run, with equal layers joined."""
         layers = self.c.layers.runs[run]
-        past = layers.history
-        first: set[int] = set()
+        history = layers.history
+        seen: set[int] = set()
         blocks: dict[object, tuple[tuple[AxisMap, ...], list[tuple[int, int]], list[Gap]]] = {}
-        for k, source in enumerate(past.order):
-            kind = "kept" if source not in first else "copy"
-            kind = "new" if past.drawn[k] is not None else "zero" if past.zeroed[k] else kind
-            first.add(source)
+        for k, source in enumerate(history.order):
+            kind = "kept" if source not in seen else "copy"
+            kind = "new" if history.drawn[k] is not None else "zero" if history.zeroed[k] else kind
+            seen.add(source)
             axes = self.pictures(by_home.get((run, k), ()))
-            own = gaps.get((run, k), [])
-            causes = tuple(sorted({(g.op, g.cause) for g in own}))
+            own_gaps = gaps.get((run, k), [])
+            causes = tuple(sorted({(g.op, g.cause) for g in own_gaps}))
             key = (kind, tuple((a.name, a.bands) for a in axes), causes)
             block = blocks.setdefault(key, (axes, [], []))
             block[1].append((k, source))
-            block[2].extend(own)
-        made = [
+            block[2].extend(own_gaps)
+        equal_layers = [
             Block(
                 f"layers-{run}-{number}",
                 key[0] if isinstance(key, tuple) else "",
                 tuple(k for k, _ in pairs),
                 tuple(s for _, s in pairs),
                 axes,
-                self.marks(own),
+                self.marks(own_gaps),
             )
-            for number, (key, (axes, pairs, own)) in enumerate(blocks.items())
+            for number, (key, (axes, pairs, own_gaps)) in enumerate(blocks.items())
         ]
-        depth = IndexMap.of(past.count, np.array(past.order, dtype=np.int64))
-        return Series(layers.scope, bands_of(depth, UNITS), tuple(made))
+        depth = IndexMap.of(history.count, np.array(history.order, dtype=np.int64))
+        return Series(layers.scope, bands_of(depth, UNITS), tuple(equal_layers))
 
     def gaps(self) -> dict[Home, list[Gap]]:
-        """The gaps of the certificate by the layer that their node stands in."""
+        """The certificate's gaps by the layer of their node."""
         homes = {node.name: home for node, home in self.c.layers.home.items() if node.name}
-        found: dict[Home, list[Gap]] = defaultdict(list)
+        by_home: dict[Home, list[Gap]] = defaultdict(list)
         for gap in self.c.plan.certificate.gaps:
-            found[homes.get(gap.node)].append(gap)
-        return found
+            by_home[homes.get(gap.node)].append(gap)
+        return by_home
 
     def marks(self, gaps: Sequence[Gap]) -> tuple[Mark, ...]:
-        """Gaps of one place, by cause and kind of node."""
+        """The gaps of one place, by cause and kind of node."""
         grouped: dict[tuple[str, str], list[Gap]] = defaultdict(list)
         for gap in gaps:
             grouped[gap.op, gap.cause].append(gap)
-        found = []
-        for (op, cause), own in grouped.items():
+        marks = []
+        for (op, cause), alike in grouped.items():
             self.marked += 1
-            names = tuple(dict.fromkeys(g.node for g in own if g.node))
-            found.append(Mark(f"gap-{self.marked}", op, cause, own[0].help, names))
-        return tuple(found)
+            names = tuple(dict.fromkeys(g.node for g in alike if g.node))
+            marks.append(Mark(f"gap-{self.marked}", op, cause, alike[0].help, names))
+        return tuple(marks)
 
 
 def _touched(plan: WeightPlan, numbers: Collection[int]) -> Touched:
-    """A weight, and what its steps on some of its axes do."""
+    """A weight, and the verbs of its steps on some of its axes."""
     verbs = dict.fromkeys(step.verb for step in plan.steps if step.axis in numbers)
     return Touched(plan.name, ", ".join(verbs) or "has", plan.before, plan.after)

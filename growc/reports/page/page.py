@@ -1,4 +1,4 @@
-"""All that a report shows, put together."""
+"""The complete contents of a report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST = 400
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a recipe, and what is wrong with it."""
+    """One line of a recipe, and the problems in it."""
 
     number: int
     text: str
@@ -35,7 +35,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Listing:
-    """One text of a recipe; `name` is that of its file, without folders."""
+    """One text of a recipe. name: that of its file, without folders. more: the number of lines not shown."""
 
     name: str
     lines: tuple[Line, ...]
@@ -44,7 +44,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Growth:
-    """What a plan says, and what was measured; `unmeasured` says why nothing was."""
+    """The contents of a plan, and measurements; `unmeasured` is the reason if there are none."""
 
     plan: Plan
     network: Network
@@ -58,7 +58,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole report. problems: what is wrong, and at no place of a listing. growth: None without a plan."""
+    """A whole report.
+
+    problems: those that have no place in a listing. growth: None without a plan.
+    """
 
     model: str
     listings: tuple[Listing, ...]
@@ -68,7 +71,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of a result: the file, what came of the comparison, and the inputs for it."""
+    """The measurements of a result: its file, the comparison, and the inputs for it."""
 
     result: Path
     verification: Verification | None
@@ -82,16 +85,18 @@ NOT_RUN = "`growc report` runs no model; `growc apply --report FILE` measures, a
 def page_of(
     model: Path, sources: Sequence[Source], growth: Growth | None, error: GrowError | None = None
 ) -> Page:
-    """A page of a growth, or of what is wrong."""
+    """A page of a growth, or of problems."""
     problems = () if error is None else tuple(map(concealed, error.diagnostics))
-    shown = [one for one in sources if not one.private]
+    shown = [source for source in sources if not source.private]
     placed = [d for d in problems if d.span is not None and d.span.source in shown]
-    listings = tuple(_listing(one, [d for d in placed if d.span and d.span.source == one]) for one in shown)
+    listings = tuple(
+        _listing(source, [d for d in placed if d.span and d.span.source == source]) for source in shown
+    )
     return Page(model.name, listings, tuple(d for d in problems if d not in placed), growth)
 
 
 def growth_of(c: Result, measured: Measured | None = None) -> Growth:
-    """What a finished compilation says, with what was measured of its result."""
+    """The growth of a finished compilation, with the measurements of its result."""
     patterns = Patterns(reason=f"they were not measured: {NOT_RUN}")
     if measured is not None:
         patterns = patterns_of(c, measured.result, measured.inputs)
@@ -110,9 +115,9 @@ def growth_of(c: Result, measured: Measured | None = None) -> Growth:
 
 def _listing(source: Source, problems: Sequence[Diagnostic]) -> Listing:
     by_line: dict[int, list[Diagnostic]] = defaultdict(list)
-    for one in problems:
-        if one.span is not None:
-            by_line[one.span.line].append(one)
+    for problem in problems:
+        if problem.span is not None:
+            by_line[problem.span.line].append(problem)
     texts = LINE_END.split(source.text.removeprefix("\ufeff"))
     texts = texts[:-1] if texts and not texts[-1] else texts
 
@@ -120,5 +125,9 @@ def _listing(source: Source, problems: Sequence[Diagnostic]) -> Listing:
         for number, text in enumerate(texts[:LINES], 1):
             yield Line(number, text[:LONGEST].replace("\t", " "), tuple(by_line.get(number, ())))
 
-    past = tuple(Line(n, "", tuple(own)) for n, own in sorted(by_line.items()) if n > min(len(texts), LINES))
-    return Listing(Path(source.name).name, (*lines(), *past), max(0, len(texts) - LINES))
+    beyond = tuple(
+        Line(n, "", tuple(line_problems))
+        for n, line_problems in sorted(by_line.items())
+        if n > min(len(texts), LINES)
+    )
+    return Listing(Path(source.name).name, (*lines(), *beyond), max(0, len(texts) - LINES))

@@ -1,4 +1,4 @@
-"""The page of a recipe and a model: planned, and compared with a result where there is one."""
+"""The page of a recipe and a model: planned, and compared with a result if there is one."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ def planned(
     config: Mapping[str, Json] | None = None,
     progress: Progress = quiet,
 ) -> tuple[Page, GrowError | None]:
-    """A page, and what `growc plan` would say is wrong. result: what the recipe made of the model; it is
-    compared with it, on the inputs where there are some. Raises GrowError (G403) where it cannot be run.
+    """A page, and the error that `growc plan` would report.
+
+    result: the model that the recipe made; it is compared with the source, on the inputs if there are some.
+    Raises GrowError (G403) if it cannot be run.
     """
-    given = inputs if model.is_dir() or model.suffix == ".json" else None
+    example_inputs = inputs if model.is_dir() or model.suffix == ".json" else None
     growth, shown, error = None, list(sources), None
     try:
         resolved = load(sources, params)
         shown += resolved.included
-        asked: Options = {"example_inputs": given, "config": config, "progress": progress}
+        asked: Options = {"example_inputs": example_inputs, "config": config, "progress": progress}
         resolved = settled(Reading(tuple(sources), resolved), params, model, **asked)
         c = compiled(resolved, model, **asked)
     except GrowError as wrong:
         return page_of(model, shown, None, wrong), wrong
     measured = None
     if result is not None:
-        found = form_of(model).verify(ports_of(c), model, result, inputs, progress)
-        measured = Measured(result, found, inputs)
+        verification = form_of(model).verify(ports_of(c), model, result, inputs, progress)
+        measured = Measured(result, verification, inputs)
     growth = growth_of(c, measured)
     try:
         judge_plan(resolved.statements, c)

@@ -1,7 +1,7 @@
-"""How units and layers were chosen: their scores, the cut, and how far layers agree (weight subcloning).
+"""The choice of units and layers: their scores, the cut, and the agreement of layers (weight subcloning).
 
-Needs: a finished compilation. Gives: a `Selection` of every `subclone` whose ranking has scores, and the
-profile of layers where one was measured before.
+Input: a finished compilation. Output: a `Selection` for every `subclone` whose ranking has scores, and the
+profile of layers if one was measured before.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ from growc.recipe.statistics import IMPORTANCE
 from growc.reports.layer_profile import Book, LayerProfile, Profile, changes
 
 POINTS = 128
-"""The most scores of one axis that are drawn: of more units every so many-th."""
+"""The most scores drawn of one axis; of more, evenly spaced ones are drawn."""
 SHOWN = 12
-"""The most axes of one statement that are drawn."""
+"""The most axes drawn of one statement."""
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """One axis. scores: highest first, thinned to POINTS; cut: how many units of `count` stay; share: which
-    part of the sum of all scores they have.
+    """The scores of one axis.
+
+    scores: highest first, thinned to POINTS. cut: the number of units, of `count`, that stay. share: their
+    part of the sum of all scores.
     """
 
     scores: tuple[float, ...]
@@ -48,8 +50,10 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Selection:
-    """One `subclone`. overlap: of each pair of its axes, which part of the kept units they share; `kept` of
-    `count` drawn at random would share kept / count. more: axes that are not drawn.
+    """One `subclone`.
+
+    overlap: for each pair of its axes, the part of the kept units that they share. Of units drawn at random,
+    they would share the part kept / count. more: the number of axes that are not drawn.
     """
 
     axis: str
@@ -61,7 +65,9 @@ class Selection:
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """The layers of one run: what each adds to its stream (None: not measured), and whether it stays."""
+    """The layers of one run: the ratio that each adds to its stream (None: not measured), and whether it
+    stays.
+    """
 
     scope: str
     ratios: tuple[float | None, ...]
@@ -70,7 +76,7 @@ class LayerChoice:
 
 @dataclass(frozen=True)
 class Selections:
-    """All of a recipe. profile: what each layer costs, where that was measured."""
+    """All selections of a recipe. profile: the cost of each layer, if it was measured."""
 
     units: tuple[Selection, ...] = ()
     layers: tuple[LayerChoice, ...] = ()
@@ -78,22 +84,22 @@ class Selections:
 
 
 def selections_of(c: Result) -> Selections:
-    """Every choice of a finished compilation."""
+    """The selections of a finished compilation."""
     statements = [one.statement for one in c.statements]
-    asked = [one for one in statements if isinstance(one, ast.Measure)]
-    found = c.model.scores.get((*calibration(asked[-1]), IMPORTANCE)) if asked else None
-    return Selections(tuple(_units(c)), _layers(c, found), _profile(c, found))
+    measures = [one for one in statements if isinstance(one, ast.Measure)]
+    scores = c.model.scores.get((*calibration(measures[-1]), IMPORTANCE)) if measures else None
+    return Selections(tuple(_units(c)), _layers(c, scores), _profile(c, scores))
 
 
 def _units(c: Result) -> Iterator[Selection]:
     scoring = scoring_of()
     rankings = Rankings(Magnitudes(c.axes, c.ties))
     seen: set[Space] = set()
-    above: ast.Measure | None = None
+    measure: ast.Measure | None = None
     for bound in c.statements:
         statement = bound.statement
         if isinstance(statement, ast.Measure):
-            above = statement
+            measure = statement
         stage = next((s for s in c.lowered.stages if s.number == bound.number), None)
         if stage is None:
             continue
@@ -101,7 +107,7 @@ def _units(c: Result) -> Iterator[Selection]:
         seen.update(map(find, stage.requests))
         if isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].scores is not None:
             kept = [stage.requests[atom].map.index for atom in atoms]
-            rankings.found = cache(partial(scoring.units, c, above))
+            rankings.found = cache(partial(scoring.units, c, measure))
             scored = [_scores(rankings, statement, atom) for atom in atoms]
             pairs = [(s, k) for s, k in zip(scored, kept, strict=True) if s is not None]
             if pairs:
@@ -115,7 +121,7 @@ def _units(c: Result) -> Iterator[Selection]:
 
 
 def _scores(rankings: Rankings, by: ast.Subclone, atom: Space) -> Floats | None:
-    """The scores of the source's units; None where chance or nothing ranks them."""
+    """The scores of the source's units; None if chance or nothing ranks them."""
     if RANKINGS[by.ranking.name].seeded:
         return None
     try:
@@ -133,20 +139,20 @@ def _ranked(scores: Floats, kept: Ints) -> Ranked:
 
 
 def overlap(kept: Sequence[Ints]) -> tuple[tuple[float, ...], ...]:
-    """Of each pair of sets of units, which part of the smaller one the other has too."""
+    """For each pair of sets of units, the part of the smaller set that the other one has, too."""
     return tuple(tuple(len(np.intersect1d(a, b)) / max(1, min(len(a), len(b))) for b in kept) for a in kept)
 
 
 def _layers(c: Result, found: Scores | None) -> tuple[LayerChoice, ...]:
-    """Runs of which layers go."""
-    known = _known(c, found)
+    """The choices in runs that lose layers."""
+    layer_scores = _known(c, found)
     choices = []
-    for number, past in enumerate(c.depth.runs):
-        kept = tuple(k in past.order for k in range(past.count))
+    for number, run in enumerate(c.depth.runs):
+        kept = tuple(k in run.order for k in range(run.count))
         if not all(kept):
-            ratios = {s.layer: s.ratio for s in known if s.run == number}
+            ratios = {s.layer: s.ratio for s in layer_scores if s.run == number}
             scope = c.first.layers.runs[number].scope
-            choices.append(LayerChoice(scope, tuple(ratios.get(k) for k in range(past.count)), kept))
+            choices.append(LayerChoice(scope, tuple(ratios.get(k) for k in range(run.count)), kept))
     return tuple(choices)
 
 
@@ -155,7 +161,7 @@ def _known(c: Result, found: Scores | None) -> list[LayerScore]:
 
 
 def _profile(c: Result, found: Scores | None) -> Profile | None:
-    """What `growc measure --layers` kept with the scores; None where a part of it is missing."""
+    """The profile that `growc measure --layers` kept with the scores; None if a part of it is missing."""
     if found is None or not found.profile:
         return None
     book = Book(None, found)
