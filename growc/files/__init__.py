@@ -1,1 +1,1 @@
-"""Puts results in place: all of them or none."""
+"""Put results in place: all of them or none."""

@@ -1,4 +1,4 @@
-"""Putting a file or a folder where another may stand, at one instant, and taking it back."""
+"""Put a file or folder in place of another one atomically, and undo it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _RENAME_EXCHANGE = 2
 
 
 def on_disk(draft: Path) -> None:
-    """Wait until a file, or all that is in a folder, is on the disk."""
+    """Wait until a file, or all contents of a folder, are on disk."""
     for path in _all(draft):
         synced(path)
 
 
 def _all(draft: Path) -> tuple[Path, ...]:
-    """A file, or a folder and all that is in it."""
+    """A file, or a folder and all its contents."""
     return (draft, *draft.rglob("*")) if draft.is_dir() else (draft,)
 
 
 def put(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
-    """Rename `draft` to `place`; what stood there is then at `aside` or `draft`. Gives what takes it back.
+    """Rename `draft` to `place`, and return a function that undoes it.
 
-    Files and folders that are replaced keep their modes.
+    The previous file or folder is then at `aside` or `draft`. Replaced files and folders keep their modes.
     """
     _keep_modes(draft, place)
     if draft.is_dir():
@@ -46,7 +46,7 @@ def put(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
 
 
 def _put_folder(draft: Path, place: Path, aside: Path) -> Callable[[], object]:
-    """Where the system can exchange two folders at once, no instant passes without one at `place`."""
+    """Rename a folder to `place`. If the system can exchange two folders, `place` exists at every moment."""
     if not place.exists():
         draft.rename(place)
         return lambda: shutil.rmtree(place)
@@ -74,7 +74,7 @@ def _keep_modes(draft: Path, place: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two names change places (Linux's renameat2); whether the system could."""
+    """Exchange two names (Linux's renameat2), and return whether the system could do it."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError):
@@ -84,7 +84,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def _kept(place: Path, copy: Path) -> Path | None:
-    """What stands at a place, under another name."""
+    """A second name for the file at a place; None if there is no file."""
     if not place.exists():
         return None
     try:

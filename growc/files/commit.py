@@ -1,4 +1,4 @@
-"""Putting a result in place: made beside the target, then renamed, data before the model, all or nothing."""
+"""Put a result in place: made beside the target, then renamed, data before the model, all or nothing."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from growc.system.origins import put_beside
 from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"
-"""The key of provenance in the metadata of a model."""
+"""The key of provenance in a model's metadata."""
 
 OPENING = '{\n  "growc": '
-"""How every text begins that growc writes beside a model."""
+"""The first characters of every text that growc writes beside a model."""
 
 PAGE = "<!doctype html>\n<!-- growc report -->\n"
-"""How every page begins that growc writes."""
+"""The first characters of every page that growc writes."""
 
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""Errors that say nothing of a file: there are too many open ones, or there is too little memory."""
+"""Errors of the system that do not concern the file: too many open files, or too little memory."""
 
 RECORD = "growc.json"
-"""Where provenance stands inside a checkpoint directory."""
+"""File with the provenance inside a checkpoint directory."""
 
 
 def canonical(record: Mapping[str, Json]) -> str:
-    """A record as text, the version of growc first, a line for each entry; equal records give equal texts."""
+    """A record as text: the version of growc first, one line for each entry. Equal records give equal
+    texts.
+    """
     from growc.version import __version__
 
     entries = ({"growc": __version__} | dict(record)).items()
@@ -58,17 +60,17 @@ def _block(value: Json) -> str:
 
 
 def default_output(model: Path) -> Path:
-    """`NAME.grown` with the same ending, beside the model. The names of folders have no endings.
+    """The path `NAME.grown` with the same ending, beside the model. Names of folders have no endings.
 
-    A model that was fetched has it in the current folder.
+    For a fetched model it is in the current folder.
     """
-    place = put_beside(model)
-    stem, ending = (place.name, "") if model.is_dir() else (place.stem, place.suffix)
-    return place.with_name(f"{stem}.grown{ending}")
+    beside = put_beside(model)
+    stem, ending = (beside.name, "") if model.is_dir() else (beside.stem, beside.suffix)
+    return beside.with_name(f"{stem}.grown{ending}")
 
 
 def record_path(target: Path, folder: bool = False) -> Path:
-    """`NAME.grown.json`, where the provenance stands beside the model as well."""
+    """The path `NAME.grown.json`, for provenance stored beside the model."""
     stem = target.name if folder else target.stem
     return target.with_name(f"{stem.removesuffix('.grown')}.grown.json")
 
@@ -77,7 +79,7 @@ def record_path(target: Path, folder: bool = False) -> Path:
 
 
 def require_name(path: Path, option: str) -> None:
-    """Raise GrowError (G200) where a path cannot be that of a new file."""
+    """Raise GrowError (G200) if a path cannot name a new file."""
     require_path(path, f"`{option}`")
     if path.name in ("", ".."):
         raise wrong(f"`{option} {path}` names no file", f"write a file or a folder, such as `{option} grown`")
@@ -87,8 +89,9 @@ def require_name(path: Path, option: str) -> None:
 
 
 def guard(target: Path, model: Path, texts: Sequence[Path], force: bool) -> None:
-    """Refuse what cannot be written, and what would replace a file that growc did not make. texts: the files
-    that a person asked for beside the result.
+    """Refuse a target that cannot be written, or that would replace a file that growc did not make.
+
+    texts: the files that the user asked for beside the result. Raises GrowError: G200, G501, G502.
     """
     _guard_kind(target, model)
     for path in (target, record_path(target, model.is_dir())):
@@ -101,8 +104,10 @@ def guard(target: Path, model: Path, texts: Sequence[Path], force: bool) -> None
 def require_replaceable(
     path: Path, model: Path, force: bool, folder: bool = False, elsewhere: str = ""
 ) -> None:
-    """Refuse a place that cannot be written to, or that holds something that growc did not make. folder:
-    whether a folder is to be written; elsewhere: what else a person can do.
+    """Refuse a place that cannot be written to, or that holds a file that growc did not make.
+
+    folder: whether a folder is to be written. elsewhere: an alternative to add to the help. Raises GrowError:
+    G501, G502.
     """
     if not path.parent.is_dir():
         raise GrowError(Diagnostic("G502", f"there is no folder `{path.parent}`"))
@@ -110,13 +115,13 @@ def require_replaceable(
     if path.exists() and kind != ("a folder" if folder else "a file"):
         raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
     if path.exists() and not force and not made_by_growc(path):
-        own = model.exists() and path.samefile(model)
-        what = "is the model itself" if own else "exists, and growc did not make it"
-        raise GrowError(Diagnostic("G501", f"`{path}` {what}", help=f"`--force` replaces it{elsewhere}"))
+        is_model = model.exists() and path.samefile(model)
+        problem = "is the model itself" if is_model else "exists, and growc did not make it"
+        raise GrowError(Diagnostic("G501", f"`{path}` {problem}", help=f"`--force` replaces it{elsewhere}"))
 
 
 def _guard_kind(target: Path, model: Path) -> None:
-    """Refuse a target whose name says that it is of another kind than the model."""
+    """Raise GrowError (G200) for a target whose ending belongs to another kind than the model."""
     endings = (".onnx", ".pt2")
     if model.is_dir() and target.suffix in endings:
         message = f"`{target}` is no folder, and the model is one"
@@ -128,9 +133,9 @@ def _guard_kind(target: Path, model: Path) -> None:
 
 
 def made_by_growc(path: Path) -> bool:
-    """Whether a file is a model or a record that growc wrote, or a folder has such a record.
+    """Whether growc wrote a file, as a model or record, or a folder has a record of growc.
 
-    Raises what kept the system from telling, where that passes.
+    Raises the error that kept the system from reading it if that error is temporary.
     """
     from growc.dialects.onnx.files.load import metadata
 
@@ -141,7 +146,7 @@ def made_by_growc(path: Path) -> bool:
     try:
         return bool(record_of(path)) or METADATA in metadata(path)
     except (OSError, GrowError) as error:
-        if {getattr(one, "errno", None) for one in (error, error.__cause__)} & PASSING:
+        if {getattr(cause, "errno", None) for cause in (error, error.__cause__)} & PASSING:
             raise
     return False
 
@@ -159,19 +164,19 @@ def has_opening(path: Path) -> bool:
 
 
 def stamp(model: Path, text: str) -> None:
-    """Write provenance into the metadata of an ONNX file: protobuf reads what is appended as merged."""
+    """Write provenance into the metadata of an ONNX file. Protobuf merges appended bytes into the message."""
     entry = onnx.ModelProto(metadata_props=[{"key": METADATA, "value": text}])
     with model.open("ab") as file:
         file.write(entry.SerializeToString())
 
 
 def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tuple[str, ...]:
-    """Rename every (draft, place) in order; the last one is the model, whose rename is the commit.
+    """Rename every (draft, place) in order. The last one is the model; its rename is the commit.
 
-    `check()` is called once nobody else is committing in this folder. Where anything fails, what was there
-    before is there again, at the latest when the next run finds what a killed one wrote down of its renames.
-    Data that only the replaced model used is removed. Nothing interrupts this. Returns what failed once all
-    was in place.
+    `check()` is called once no other process can commit in this folder. If a step fails, the previous files
+    are restored. If the process is killed, the next run restores them from the journal. Data that only the
+    replaced model used is removed. Interrupts wait until the end. Returns descriptions of failures after the
+    commit.
     """
     for draft, _ in moves:
         on_disk(draft)
@@ -190,7 +195,7 @@ def commit(moves: Sequence[tuple[Path, Path]], check: Callable[[], None]) -> tup
 
 
 def _after(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> Iterator[str]:
-    """What is left to do once all is in place, and what of it failed."""
+    """Finish after the commit: remove stale data and sync the folders. Yields descriptions of failures."""
     for path in stale:
         try:
             path.unlink(missing_ok=True)
@@ -202,12 +207,12 @@ def _after(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> Iterato
 
 
 def own_data(model: Path) -> set[Path]:
-    """The `STEM-<12 hex>.data` files of a model that growc wrote: it made them for this model alone."""
+    """The `STEM-<12 hex>.data` files of a model that growc wrote; they belong to this model alone."""
     from growc.dialects.onnx.files.load import files_of
 
     if not model.is_file() or record_of(model) or not made_by_growc(model):
         return set()
     places = set(files_of(model))
     own = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
-    beside = (model.with_name(place.name) for place in places if own.fullmatch(place.name))
-    return {place for place in beside if place.resolve() in places}
+    siblings = (model.with_name(place.name) for place in places if own.fullmatch(place.name))
+    return {place for place in siblings if place.resolve() in places}

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face Hub: a reference may stand wherever the path of a model may."""
+"""Models of the Hugging Face Hub: a reference is accepted wherever the path of a model is."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from growc.system.origins import remember
 
 
 def local(model: str | Path, progress: Progress = quiet) -> Path:
-    """The path of a model on this machine; one that a reference names is fetched.
+    """The path of a model on this machine; a model named by a reference is fetched.
 
-    Raises GrowError: G200 for a malformed reference, G309 without huggingface_hub, G310 for what cannot be
-    fetched.
+    Raises GrowError: G200 for a malformed reference, G309 without huggingface_hub, G310 for a model that
+    cannot be fetched.
     """
     if not is_reference(model):
         return Path(model)
@@ -27,7 +27,7 @@ def local(model: str | Path, progress: Progress = quiet) -> Path:
 
 
 def no_model(path: Path) -> GrowError:
-    """That nothing stands at a path; the Hub may have what it names."""
+    """The error for a path without a model; it suggests a model of the Hub if the path may mean one."""
     owner, *rest = str(path).split("/")
     named = len(rest) < 2 and all(NAME.fullmatch(part) for part in (owner, *rest))
     remedy = ""

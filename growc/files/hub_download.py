@@ -1,4 +1,4 @@
-"""Fetches models of the Hugging Face Hub into its cache: no pickles, no code, and nothing that goes unused.
+"""Fetch models of the Hugging Face Hub into its cache: no pickles, no code, and no unused files.
 
 The library huggingface_hub does the work, and honours HF_HOME, HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE.
 """
@@ -31,15 +31,16 @@ BESIDE = (
 """Names of files that a checkpoint directory may have beside its config and its weights."""
 COMMIT = re.compile("[0-9a-f]{40}")
 VIEWS = "growc"
-"""The folder beside `snapshots` with a folder for each commit, which has links to the files that growc takes:
-a snapshot has what any program fetched.
+"""Folder beside `snapshots` with a folder for each commit, with links to the files that growc takes.
+
+A snapshot itself may hold more, since any program may have fetched files into it.
 """
 
 
 def fetched(reference: Reference, progress: Progress) -> tuple[Path, str]:
     """The place of a model on this machine, and its commit.
 
-    Raises GrowError: G309 without huggingface_hub, G310 for what cannot be fetched, or has no safetensors.
+    Raises GrowError: G309 without huggingface_hub, G310 if it cannot be fetched or has no safetensors.
     """
     if find_spec("huggingface_hub") is None:
         message = f"`{reference}` is fetched with huggingface_hub, which is not installed"
@@ -49,13 +50,13 @@ def fetched(reference: Reference, progress: Progress) -> tuple[Path, str]:
         source = _Repository.of(reference, progress)
         if not reference.file:
             return _viewed(source, source.checkpoint(), f"checkpoint/{source.name}"), source.commit
-        found = source.file(reference.file)
-        return _viewed(source, found, f"file/{reference.file}") / reference.file, source.commit
+        model_files = source.file(reference.file)
+        return _viewed(source, model_files, f"file/{reference.file}") / reference.file, source.commit
 
 
 @dataclass(frozen=True)
 class _Repository:
-    """A repository at a commit. sizes: of its files, by name."""
+    """A repository at a commit. sizes: the sizes of its files by name."""
 
     reference: Reference
     commit: str
@@ -64,26 +65,26 @@ class _Repository:
 
     @staticmethod
     def of(reference: Reference, progress: Progress) -> _Repository:
-        """Asks for the commit and its files, or takes them from the cache when offline."""
+        """Look up the commit and its files; when offline, take them from the cache."""
         from huggingface_hub import HfApi, get_cached_repo_tree, is_offline_mode, snapshot_download
 
-        asked = reference.revision or None
+        revision = reference.revision or None
         commit = reference.revision
         if not COMMIT.fullmatch(commit):
             if not is_offline_mode():
-                # raises where the call below would take what it knew of an earlier run
-                HfApi().model_info(reference.repository, revision=asked)
-            commit = str(HfApi().resolve_revision(reference.repository, revision=asked).resolved)
+                # This raises where resolve_revision would fall back on what an earlier run knew.
+                HfApi().model_info(reference.repository, revision=revision)
+            commit = str(HfApi().resolve_revision(reference.repository, revision=revision).resolved)
         if not COMMIT.fullmatch(commit):
             raise _unfetched(reference, f"the server calls the commit `{commit}`")
-        # fetches no file: it keeps the list of them, by which a run that is offline knows what it lacks
+        # Fetches no files: it stores the list of them, which tells an offline run what is missing.
         snapshot_download(reference.repository, revision=commit, allow_patterns=[], tqdm_class=_bar(_untold))
         files = get_cached_repo_tree(reference.repository, revision=commit)
         return _Repository(reference, commit, {file.path: file.size for file in files}, progress)
 
     @property
     def name(self) -> str:
-        """Without its owner."""
+        """The repository's name without its owner."""
         return self.reference.repository.partition("/")[2]
 
     def checkpoint(self) -> dict[str, Path]:
@@ -94,22 +95,24 @@ class _Repository:
         single = WEIGHTS in self.sizes
         if not single and WEIGHTS + INDEX not in self.sizes:
             raise self._without_safetensors()
-        found = self._taken([CONFIG, *sorted(names), *([] if single else [WEIGHTS + INDEX])])
-        weights = [WEIGHTS] if single else self._shards(found[WEIGHTS + INDEX])
-        return found | self._taken(weights)
+        fetched_files = self._taken([CONFIG, *sorted(names), *([] if single else [WEIGHTS + INDEX])])
+        weights = [WEIGHTS] if single else self._shards(fetched_files[WEIGHTS + INDEX])
+        return fetched_files | self._taken(weights)
 
     def file(self, name: str) -> dict[str, Path]:
-        """A file of a model, and the data beside it that has its name."""
+        """A file of a model, and the data files beside it that carry its name."""
         if name not in self.sizes:
             raise _unfetched(self.reference, f"it has no file `{name}`")
-        found = self._taken([name])
+        fetched_files = self._taken([name])
         stem = name.removesuffix(".onnx")
         data = [n for n in self.sizes if n.startswith(f"{stem}.onnx") or fnmatchcase(n, f"{stem}*.data")]
-        beside = [n for n in sorted(data) if n != name and all(map(NAME.fullmatch, n.split("/")))]
-        return found | self._taken(beside if stem != name else [])
+        data_files = [n for n in sorted(data) if n != name and all(map(NAME.fullmatch, n.split("/")))]
+        return fetched_files | self._taken(data_files if stem != name else [])
 
     def _shards(self, index: Path) -> list[str]:
-        """The files that an index names."""
+        """The files that an index names. Raises GrowError (G310) for a name that is no safetensors file of
+        the repository.
+        """
         places = read_json(index).get("weight_map")
         named = sorted(set(map(str, places.values()))) if isinstance(places, dict) else []
         for name in named:
@@ -119,26 +122,26 @@ class _Repository:
         return named
 
     def _taken(self, names: Iterable[str]) -> dict[str, Path]:
-        """Files, each where it is in the cache by now."""
+        """The files by name, fetched into the cache."""
         from huggingface_hub import hf_hub_download
 
         names = list(names)
         total, before = sum(self.sizes[name] for name in names), 0
-        found: dict[str, Path] = {}
+        places: dict[str, Path] = {}
         for name in names:
-            told = self._telling(name, before, total)
-            told(0)
+            report = self._telling(name, before, total)
+            report(0)
             place = hf_hub_download(
-                self.reference.repository, name, revision=self.commit, tqdm_class=_bar(told)
+                self.reference.repository, name, revision=self.commit, tqdm_class=_bar(report)
             )
-            found[name] = Path(place)
-            if not found[name].as_posix().endswith(f"/snapshots/{self.commit}/{name}"):
+            places[name] = Path(place)
+            if not places[name].as_posix().endswith(f"/snapshots/{self.commit}/{name}"):
                 raise _unfetched(self.reference, f"the server has another commit of `{name}`")
             before += self.sizes[name]
-        return found
+        return places
 
     def _telling(self, name: str, before: int, total: int) -> Callable[[int], None]:
-        """What is told of a file of which so many bytes have come."""
+        """A callback that reports the bytes of a file that have arrived."""
         return lambda count: self.progress(f"fetching {name}", before + count, total)
 
     def _without_safetensors(self) -> GrowError:
@@ -153,14 +156,16 @@ class _Repository:
         return _unfetched(self.reference, reason, remedy)
 
     def _remedy(self) -> str:
-        """The name of a file of the repository that growc reads."""
+        """A hint that names a file of the repository that growc reads; empty if there is none."""
         models = [n for n in self.sizes if n.endswith(".onnx") and all(map(NAME.fullmatch, n.split("/")))]
         return f"`hf://{self.reference.repository}/{min(models)}` names a model in it" if models else ""
 
 
 def _viewed(source: _Repository, files: Mapping[str, Path], name: str) -> Path:
-    """A folder of this name with links to some files, for no other model: in the cache, or, where that cannot
-    be written to, in the folder for temporary files for as long as the process lives.
+    """A folder of this name with links to the files of one model only.
+
+    It is in the cache; if the cache cannot be written to, it is in the folder for temporary files and is
+    removed when the process ends.
     """
     first, place = next(iter(files.items()))
     snapshot = place.parents[first.count("/")]
@@ -173,7 +178,7 @@ def _viewed(source: _Repository, files: Mapping[str, Path], name: str) -> Path:
 
 
 def _linked(folder: Path, files: Mapping[str, Path]) -> Path:
-    """The folder, with a link to each of the files and nothing else that is a link."""
+    """The folder with a link to each of the files and no other links."""
     folder.mkdir(parents=True, exist_ok=True)
     for link in [place for place in folder.rglob("*") if place.is_symlink()]:
         if link.readlink() != files.get(link.relative_to(folder).as_posix()):
@@ -186,14 +191,14 @@ def _linked(folder: Path, files: Mapping[str, Path]) -> Path:
 
 
 def _untold(count: int) -> None:
-    """Tells nobody of bytes that came."""
+    """Report nothing about bytes that arrive."""
 
 
 def _bar(told: Callable[[int], None]) -> type:
-    """A class that the library takes for a bar of tqdm's: it shows nothing, and tells of bytes that came."""
+    """A class that the library uses as a tqdm bar: it shows nothing, and reports bytes that arrive."""
 
     class Bar:
-        """One file's bar."""
+        """The bar of one file."""
 
         def __init__(self, *given: object, total: float | None = None, initial: int = 0, **others: object):
             self.n, self.total, self.format_dict = initial, total, dict[str, float]()
@@ -205,7 +210,7 @@ def _bar(told: Callable[[int], None]) -> type:
             pass
 
         def update(self, count: float | None = 1) -> None:
-            """So many bytes more."""
+            """Count further bytes."""
             self.n += int(count or 0)
             told(self.n)
 
@@ -226,7 +231,7 @@ def _unfetched(reference: Reference, reason: str, remedy: str = "") -> GrowError
 
 @contextlib.contextmanager
 def _in_plain_words(reference: Reference) -> Iterator[None]:
-    """What the library raises, as a diagnostic. What the system refuses stays as it is."""
+    """In this context, errors of the library become diagnostics. Errors of the operating system stay."""
     try:
         yield
     except GrowError:
@@ -238,7 +243,7 @@ def _in_plain_words(reference: Reference) -> Iterator[None]:
 
 
 def _reason(error: Exception, reference: Reference) -> tuple[str, str]:
-    """Why something cannot be fetched, and what mends that."""
+    """The reason why a model cannot be fetched, and a remedy."""
     from huggingface_hub import constants, errors, is_offline_mode
 
     token = "`hf auth login`, or a token in HF_TOKEN,"
@@ -258,6 +263,6 @@ def _reason(error: Exception, reference: Reference) -> tuple[str, str]:
         denied = f"{token} lets growc in where you may read it" if status in (401, 403) else ""
         return f"{constants.ENDPOINT} answers with status {status}", denied
     remedy = f"run it again with a network to {constants.ENDPOINT}; complete files that came are kept"
-    cause = error.__cause__ or error  # the library says of both what it did not find, and the reason before
+    cause = error.__cause__ or error  # the cause is more precise than the error
     reason = re.sub(r"^\[Errno -?\d+\] ", "", first_line(cause))
     return reason, f"{remedy}, and HF_HUB_OFFLINE=1 takes those of an earlier run"

@@ -1,4 +1,4 @@
-"""A small file put in place whole: the old one or the new one stands there, whenever the process dies."""
+"""Put a small file in place as a whole: the old or the new one is there, even if the process dies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from growc.system.workshop import kept_aside, workshop
 
 
 def require_new(path: Path, force: bool) -> None:
-    """Raise GrowError where `-o` names no place for a file: G501 where one is there, but with `force`."""
+    """Raise GrowError if `-o` names no place for a file.
+
+    G501 if a file exists, unless `force`; G502 if its folder is missing.
+    """
     require_path(path, "`-o`")
     require_name(path, "-o")
     if not path.parent.is_dir():
@@ -24,12 +27,12 @@ def require_new(path: Path, force: bool) -> None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file, or what a link leads to."""
+    """Write a file; if the path is a link, write its target."""
     put_file(path.resolve(), data)
 
 
 def put_file(place: Path, data: bytes) -> None:
-    """Write a file in the place of whatever has its name, a link too."""
+    """Write a file in place of the one with its name, even if that is a link."""
     with workshop(place) as folder:
         draft = folder / place.name
         draft.write_bytes(data)

@@ -1,4 +1,4 @@
-"""References to models of the Hugging Face Hub, as a person writes them: `hf://owner/name@revision`."""
+"""References to models of the Hugging Face Hub, as users write them: `hf://owner/name@revision`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NAME = re.compile(r"(?!.*(\.\.|--))[A-Za-z0-9_]([\w.-]{0,94}\w)?", re.ASCII)
 REVISION = re.compile(r"(?!.*(\.\.|//))\w[\w./+-]*(?<![/.])", re.ASCII)
 """A branch, a tag, a commit, or a pull request (`refs/pr/1`)."""
 FILES = (".onnx", "config.json")
-"""How a file ends that may be named by itself."""
+"""Endings of files that a reference may name."""
 FORM = "it is `hf://OWNER/NAME`, with `@REVISION` for a branch, a tag or a commit"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A repository, a revision of it (empty: its main branch), and a file where one is named."""
+    """A repository, a revision of it (empty: its main branch), and a file if one is named."""
 
     repository: str
     revision: str = ""
@@ -28,7 +28,7 @@ class Reference:
 
     @staticmethod
     def read(given: str | Path) -> Reference:
-        """What a person wrote. Raises GrowError (G200) where it is malformed."""
+        """Parse a reference. Raises GrowError (G200) if it is malformed."""
         text = re.sub("^hf:/{0,2}", "", str(given))
         body, at, revision = text.partition("@")
         owner, *rest = body.split("/")
@@ -43,7 +43,7 @@ class Reference:
         return Reference(f"{owner}/{rest[0]}", revision, file)
 
     def __str__(self) -> str:
-        """As a person writes it."""
+        """The reference as a user writes it."""
         at = f"@{self.revision}" if self.revision else ""
         return SCHEME + "/".join(filter(None, (self.repository, self.file))) + at
 

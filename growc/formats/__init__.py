@@ -1,1 +1,3 @@
-"""Forms of models on disk: how each is opened, compiled, written, verified, and what its records say."""
+"""The forms of models on disk: how each is opened, compiled, written and verified, and where its
+records are.
+"""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from growc.verification.verify import Verification
 
 Weights = Literal["safetensors", "distcp"]
-"""Files of weights: those of transformers, and those of torch.distributed.checkpoint."""
+"""Kinds of weight files: those of transformers, and those of torch.distributed.checkpoint."""
 
 KINDS: tuple[Weights, ...] = get_args(Weights)
 SAFETENSORS, DISTRIBUTED = KINDS
@@ -36,11 +36,11 @@ SAFETENSORS, DISTRIBUTED = KINDS
 
 @dataclass
 class CheckpointDirectory:
-    """See growc.formats.protocol.Form.
+    """The form of checkpoint directories; see growc.formats.protocol.Form.
 
-    weights: what the files of the result are, if not what those of the source are. shard_size: bytes of the
-    largest one. optimizer: the state that is to be carried along; optimizer_new: what entries of new units
-    have in it. ranks: who writes the weights.
+    weights: the kind of the result's files, if it differs from the source's. shard_size: bytes of the largest
+    file. optimizer: the state to carry over. optimizer_new: the entries of new units in that state. ranks:
+    the processes that write the weights.
     """
 
     weights: Weights | None = None
@@ -51,12 +51,14 @@ class CheckpointDirectory:
     remarks: tuple[str, ...] = ()
 
     def whole(self, c: Result) -> Iterator[tuple[str, int]]:
-        """Tensors that transformers joins or parts, and those with rules for all of their entries at once."""
+        """The tensors that transformers joins or splits, and those with rules for all of their entries at
+        once.
+        """
         from growc.checkpoint.classes.new_tensors import held_result, parts
 
         grown: GrownWeights[Opened] = held_result(c).held
         yield from ((name, grown.working(name)) for name in grown.plans)
-        if grown.source.checkpoint.distributed:  # whose tensors are put together
+        if grown.source.checkpoint.distributed:  # its tensors are joined from pieces
             yield from ((name, grown.source.entry(grown.origin(name)).nbytes) for name in grown.plans)
         if not self.distributed(grown):
             yield from ((part.entries[0].name, part.whole) for part in parts(grown))
@@ -67,7 +69,7 @@ class CheckpointDirectory:
         return (self.weights or own) == DISTRIBUTED
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
-        """The directory. Raises GrowError (G308) where a tensor is not as its class has it."""
+        """Write the directory. Raises GrowError (G308) if a tensor differs from what its class has."""
         from growc.checkpoint.classes.new_tensors import held_result, remarks, write_grown
 
         grown: GrownWeights[Opened] = held_result(c).held
@@ -78,47 +80,51 @@ class CheckpointDirectory:
             self._write_distributed(draft, grown, c.plan, progress)
             return [draft]
         wrote = _telling(progress, sum(grown.entry(name).nbytes for name in grown.plans))
-        done = notes(folder) if self.ranks.size > 1 else None
-        write_grown(draft, grown, shard_size=self.shard_size, wrote=wrote, ranks=self.ranks, done=done)
+        notes_folder = notes(folder) if self.ranks.size > 1 else None
+        write_grown(
+            draft, grown, shard_size=self.shard_size, wrote=wrote, ranks=self.ranks, done=notes_folder
+        )
         self.remarks = (*remarks(grown, self.optimizer), *self._left(grown))
         self.remarks += tuple(self._carried(draft, grown, c.plan, progress))
         return [draft]
 
     def _left(self, grown: GrownWeights[Opened]) -> Iterator[str]:
-        """What of a distributed checkpoint files of weights have no place for."""
+        """A remark on entries of a distributed checkpoint that files of weights cannot hold."""
         from growc.checkpoint.classes.distributed_result import optimizers_of
 
         if saved := grown.source.checkpoint.distributed:
-            taken = {key for one in optimizers_of(grown) for key in one.keys}
-            own = saved.below(grown.source.checkpoint.prefix)
-            left = [k for k, path in saved.paths.items() if k not in taken and str(path[-1]) not in own]
-            if left:
-                yield f"not carried over: {len(left)} entries of the checkpoint, such as `{left[0]}`"
+            taken = {key for optimizer in optimizers_of(grown) for key in optimizer.keys}
+            weights = saved.below(grown.source.checkpoint.prefix)
+            skipped = [
+                k for k, path in saved.paths.items() if k not in taken and str(path[-1]) not in weights
+            ]
+            if skipped:
+                yield f"not carried over: {len(skipped)} entries of the checkpoint, such as `{skipped[0]}`"
 
     def _carried(
         self, draft: Path, grown: GrownWeights[Opened], plan: Plan, progress: Progress
     ) -> Iterator[str]:
-        """Write the state of an optimizer beside the weights; gives what is to be said of that."""
+        """Write the state of an optimizer beside the weights; yield remarks on it."""
         from growc.checkpoint.classes.carried_state import carry_optimizer
         from growc.checkpoint.classes.distributed_result import optimizers_of
         from growc.training.optimizer_state import parameter_groups, read_optimizer
 
         progress("carrying the optimizer's state", 0, 0)
-        beside = optimizers_of(grown)
+        optimizers = optimizers_of(grown)
         if self.optimizer is not None:
             state = read_optimizer(self.optimizer)
             groups = parameter_groups(grown.source.module, state)
             yield carry_optimizer(state, groups, draft, grown, plan, self.optimizer_new)
-        elif len(beside) == 1:
-            state, groups = beside[0].merged()
+        elif len(optimizers) == 1:
+            state, groups = optimizers[0].merged()
             yield carry_optimizer(state, groups, draft, grown, plan, self.optimizer_new)
-        elif beside:
-            yield f"not carried over: the state of {len(beside)} optimizers"
+        elif optimizers:
+            yield f"not carried over: the state of {len(optimizers)} optimizers"
 
     def _write_distributed(
         self, draft: Path, grown: GrownWeights[Opened], plan: Plan, progress: Progress
     ) -> None:
-        """The result as a distributed checkpoint."""
+        """Write the result as a distributed checkpoint."""
         from growc.checkpoint.classes.distributed_result import contents_of
         from growc.checkpoint.classes.new_tensors import remarks
         from growc.checkpoint.files.write import write_beside
@@ -134,18 +140,18 @@ class CheckpointDirectory:
         self.remarks = (*remarks(grown, self.optimizer), *contents.remarks)
 
     def stamp(self, result: Path, record: str) -> None:
-        """A file of its own in the directory."""
+        """Write the record into a file of the directory."""
         (result / RECORD).write_text(record, encoding="utf-8")
 
     def describe(self, result: Path, body: str | None, base: str) -> None:
-        """A file of its own in the directory."""
+        """Write the card into a file of the directory."""
         from growc.formats.model_card import write_card
 
         remark = write_card(result, body, base)
         self.remarks += (remark,) if remark else ()
 
     def history(self, model: Path) -> list[dict[str, Json]]:
-        """From that file."""
+        """The records in the directory's file."""
         from growc.formats.provenance import records_in
 
         try:
@@ -154,14 +160,14 @@ class CheckpointDirectory:
             return []
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
-        """By the record of one growth that made the result from this source."""
+        """The ports from the record of the one growth that made the result from this source."""
         from growc.formats.compiler import compiled
         from growc.formats.provenance import recipe_of, replayable
         from growc.passes.finish.interface import Ports, ports_of
         from growc.passes.finish.interface_json import from_json
 
-        records, own = self.history(result), self.history(source)
-        if records[: len(own)] != own or len(records) != len(own) + 1:
+        records, source_records = self.history(result), self.history(source)
+        if records[: len(source_records)] != source_records or len(records) != len(source_records) + 1:
             return Ports()
         with contextlib.suppress(GrowError):
             if "ports" in records[-1]:
@@ -172,17 +178,17 @@ class CheckpointDirectory:
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
     ) -> Verification:
-        """Run both by their class in torch, and as ONNX files where the class can be exported."""
+        """Run both by their class in torch, and as ONNX files if the class can be exported."""
         from growc.checkpoint.check.compare import compare
 
         progress("running both models", 0, 0)
-        given = None if inputs is None else Path(inputs)
-        return compare(ports, source, result, inputs=given, ranks=self.ranks)
+        inputs_file = None if inputs is None else Path(inputs)
+        return compare(ports, source, result, inputs=inputs_file, ranks=self.ranks)
 
     def in_wider(
         self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
-        """With 16-bit weights: both once more in single precision, of weights that were never rounded."""
+        """With 16-bit weights: run both again in single precision, with weights that were never rounded."""
         from growc.checkpoint.check.compare import compare
         from growc.checkpoint.check.float32_copies import write_in_single
         from growc.checkpoint.classes.new_tensors import held_result
@@ -191,13 +197,13 @@ class CheckpointDirectory:
         twins = write_in_single(held_result(c).held, folder.with_name("single"))
         if twins is None:
             return {}
-        given = None if inputs is None else Path(inputs)
-        found = compare(ports_of(c), *twins, inputs=given, exported=False, ranks=self.ranks)
-        return {"With weights that were never rounded": found}
+        inputs_file = None if inputs is None else Path(inputs)
+        verification = compare(ports_of(c), *twins, inputs=inputs_file, exported=False, ranks=self.ranks)
+        return {"With weights that were never rounded": verification}
 
 
 def _telling(progress: Progress, total: int) -> Tell:
-    """What is told of each tensor that is written, of so many bytes in all."""
+    """A callback that reports each written tensor. total: all bytes to write."""
     written = 0
 
     def wrote(name: str, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Opens a model in any format, and runs the passes on it."""
+"""Open a model in any form, and run the passes on it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 def unobserved(name: object, made: object, filled: object) -> None:
-    """Looks at nothing that a pass makes."""
+    """Observe nothing of what a pass makes."""
 
 
 class Options(TypedDict, total=False):
-    """What `compiled` may be asked besides."""
+    """The optional arguments of `compiled`."""
 
     keeps: bool
     example_inputs: object
@@ -71,11 +71,12 @@ def compiled(
     after: After = unobserved,
     ranks: Ranks = ALONE,
 ) -> Analysis:
-    """Run the passes on an ONNX file or a module. No weight is read but a few elements that recognise ties,
-    and for rankings by them. `keeps`: importance that is measured may be kept beside the model. `keep_class`:
-    the result of a module of transformers is to be one of the same class; `config`: values of its fields that
-    are decided. `after` is called with each pass, what it made and the fields that it filled in. ranks:
-    who measures.
+    """Run the passes on a model on disk or a module.
+
+    No weights are read, except a few elements to recognise ties, and weights by which a ranking goes. keeps:
+    whether measured importance may be kept beside the model. keep_class: whether the result of a transformers
+    module has the same class. config: values of fields of the result's config. after: called with each pass,
+    its result, and the fields that it filled in. ranks: the processes that measure.
     """
     from growc.passes import ANALYSIS, PIPELINE, run
     from growc.passes.compilation import Source
@@ -85,12 +86,12 @@ def compiled(
         from growc.dialects.transformers.named_class import name_results_alone
 
         name_results_alone()
-    beside = outside(ranks)  # its imports, before there is a thread that tells of the progress
+    outer = outside(ranks)  # import before a thread shows the progress
     progress(f"reading {model.name}" if isinstance(model, Path) else "reading the model", 0, 0)
-    path, source = _named(model, example_inputs, keep_class, progress)
+    path, opened_model = _named(model, example_inputs, keep_class, progress)
     progress("planning", 0, 0)
-    source = decided(path, source, config) if config else source
-    start = Source(path, source, beside, resolved.statements, progress, keeps, after=after)
+    opened_model = decided(path, opened_model, config) if config else opened_model
+    start = Source(path, opened_model, outer, resolved.statements, progress, keeps, after=after)
     with valid(start):
         if analysis_only:
             return run(ANALYSIS, start)
@@ -100,7 +101,7 @@ def compiled(
 
 
 def require_plain(resolved: Resolved) -> None:
-    """Raises GrowError (G200) for a budget that was not settled (growc.budgets.settle): passes know sizes."""
+    """Raise GrowError (G200) for a budget that is not settled (growc.budgets.settle): passes need sizes."""
     for bound in resolved.statements:
         if isinstance(bound.statement, Undecided):
             message = "a budget has no sizes yet"
@@ -110,7 +111,9 @@ def require_plain(resolved: Resolved) -> None:
 
 @contextlib.contextmanager
 def valid(start: Source) -> Iterator[None]:
-    """Passes may rely on what a valid file says: where one fails that is not, raises GrowError (G311)."""
+    """In this context, passes may rely on a valid model: if one fails on an invalid file, GrowError (G311) is
+    raised.
+    """
     try:
         yield
     except GrowError:
@@ -123,7 +126,7 @@ def valid(start: Source) -> Iterator[None]:
 
 
 def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
-    """What a recipe makes of a model that was analysed before; its class has not been asked (`held`)."""
+    """The result of a recipe on a model that was analysed before; its class is not asked yet (see `held`)."""
     from growc.passes import AFTER_ANALYSIS, run
 
     require_plain(resolved)
@@ -132,7 +135,7 @@ def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
 
 
 def held(result: Result) -> Result:
-    """The result in the class of its model, where that has one. Raises GrowError where it cannot hold it."""
+    """The result in the class of its model, if there is one. Raises GrowError if the class cannot hold it."""
     from growc.passes import HOLD, run
 
     with valid(result):
@@ -140,7 +143,7 @@ def held(result: Result) -> Result:
 
 
 def outside(ranks: Ranks = ALONE) -> Outside:
-    """What passes ask beside the graph, of this machine and those that help it."""
+    """The functions outside the graph that passes call, such as scores that processes measure."""
     from growc.passes.compilation import Outside
 
     scoring = scoring_of(ranks)
@@ -148,13 +151,13 @@ def outside(ranks: Ranks = ALONE) -> Outside:
 
 
 def scoring_of(ranks: Ranks = ALONE) -> Scoring:
-    """The scores that statements ask for, on models of this machine."""
+    """The scores that statements use, measured on models of this machine."""
     from growc.measurement.importance import measure
     from growc.measurement.layer_losses import layer_losses
     from growc.measurement.rank_scores import Scoring
 
-    found = partial(measure, ranks=ranks, remade=lowered)
-    return Scoring(found, partial(layer_losses, ranks=ranks, remade=lowered, analysed=analysed))
+    measured = partial(measure, ranks=ranks, remade=lowered)
+    return Scoring(measured, partial(layer_losses, ranks=ranks, remade=lowered, analysed=analysed))
 
 
 def lowered(path: Path) -> Path:
@@ -168,7 +171,7 @@ def analysed(path: Path) -> Analysis:
 
 
 def _named(model: Model, example_inputs: object, keep_class: bool, progress: Progress) -> tuple[Path, Opened]:
-    """A model with the path that it is called by. Raises GrowError: G200, G309, G310, G317, G321."""
+    """A model with the path that names it. Raises GrowError: G200, G309, G310, G317, G321."""
     if not (isinstance(model, str | Path) or is_module(model)):
         raise wrong(f"`{str(model)[:60]}` is no model", "it is a path, or a module of torch")
     if not isinstance(model, str | Path):
@@ -184,7 +187,9 @@ def _named(model: Model, example_inputs: object, keep_class: bool, progress: Pro
 
 
 def decided(path: Path, model: Opened, config: Mapping[str, Json]) -> Opened:
-    """A model whose result has these values in its config. Raises GrowError (G200) where it has no such."""
+    """The model with these values in its result's config. Raises GrowError (G200) if it has no such
+    fields.
+    """
     from growc.checkpoint.classes.model import ClassModel
 
     if not isinstance(model, ClassModel):
@@ -193,8 +198,10 @@ def decided(path: Path, model: Opened, config: Mapping[str, Json]) -> Opened:
 
 
 def opened(path: Path, example_inputs: object = None) -> Opened:
-    """A model on disk, as passes see it; of a config.json, without weights. `example_inputs`: for the forward
-    of a checkpoint's class, or the `.npz` file that has them. Raises GrowError: G309, G310, G317, G323.
+    """A model on disk, as passes see it; a config.json is opened without weights.
+
+    example_inputs: for the forward of a checkpoint's class, or the `.npz` file that holds them. Raises
+    GrowError: G309, G310, G317, G323.
     """
     if not path.exists():
         raise no_model(path)
@@ -216,12 +223,12 @@ def opened(path: Path, example_inputs: object = None) -> Opened:
 
 
 def is_module(given: Any) -> bool:
-    """Whether something is a module of torch, which need not be imported."""
+    """Whether an object is a torch module; torch is not imported for it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(given, torch.nn.Module)
 
 
 def has_config(module: Any) -> bool:
-    """Whether a module is of a class of transformers, which builds it from a config."""
+    """Whether a module is of a class of transformers, which is built from a config."""
     transformers = sys.modules.get("transformers")
     return transformers is not None and isinstance(module, transformers.PreTrainedModel)

@@ -1,4 +1,4 @@
-"""Whether the libraries are installed that read other models than ONNX files."""
+"""Check that the libraries are installed that read models other than ONNX files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 
 
 def require_torch(path: Path) -> None:
-    """Raises GrowError (G309) where what reads other models than ONNX files is not installed."""
+    """Raise GrowError (G309) if a library that reads models other than ONNX files is not installed."""
     missing = [name for name in ("torch", "transformers", "safetensors") if find_spec(name) is None]
     if missing:
         message = f"`{path}` is no ONNX file, and for others growc needs {', '.join(missing)}"

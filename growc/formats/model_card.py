@@ -1,4 +1,4 @@
-"""Model cards: what a source's card says of it, and where the card of a result stands in its directory."""
+"""Model cards: the front matter of a source's card, and the card of a result in its directory."""
 
 from __future__ import annotations
 
@@ -14,45 +14,47 @@ if TYPE_CHECKING:
     from growc.errors.json_data import Json
 
 CARDS = ("README.md", "README.growc.md")
-"""Names of a card: the second one, where the source has a card of its own."""
+"""Names of a card: the second one if the source has a card of its own."""
 KEPT = ("base_model", "language", "library_name", "license", "license_link", "license_name", "pipeline_tag")
-"""What holds true of a result if it does of its source. The Hub has no `base_model_relation` for growth."""
+"""Fields that hold for a result if they hold for its source. The Hub has no `base_model_relation` for
+growth.
+"""
 TAGS = ("growc", "model-surgery")
-"""What every card is tagged with."""
+"""Tags of every card."""
 LARGEST = 1 << 20
 """Bytes of a card that are read."""
 LONGEST = 200
-"""Characters of a word in front matter, and words of a list, that are taken over."""
+"""Limit for the characters of a word in front matter, and for the words of a list, that are copied."""
 FRONT = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 SEAL = "<!-- growc "
 
 
 def write_card(folder: Path, body: str | None, base: str) -> str:
-    """Write the card of a result whose directory has the source's files; None: take those of growc away.
+    """Write the card of a result whose directory holds the source's files; None removes growc's cards.
 
-    base: the repository on the Hub that the source came from, where it did. A card that growc wrote and
-    nobody changed is replaced; any other one stays. Returns what a reader should know, if anything.
+    base: the Hub repository of the source, if it came from there. A card that growc wrote and nobody changed
+    is replaced; any other card stays. Returns a remark for the user, or an empty text.
     """
-    said = front_matter_of(folder / CARDS[0])
+    metadata = front_matter_of(folder / CARDS[0])
     for place in (folder / name for name in CARDS):
         if is_own(place):
             place.unlink()
     if body is None:
         return ""
-    free = next((folder / name for name in CARDS if not (folder / name).exists()), None)
-    if free is None:
+    unused = next((folder / name for name in CARDS if not (folder / name).exists()), None)
+    if unused is None:
         return f"no model card is written: `{CARDS[1]}` is a file of the source"
-    free.write_text(sealed(front_matter(said, base) + "\n" + body), encoding="utf-8", newline="\n")
+    unused.write_text(sealed(front_matter(metadata, base) + "\n" + body), encoding="utf-8", newline="\n")
     return ""
 
 
 def sealed(text: str) -> str:
-    """A card with a last line by which it is known as growc's for as long as nobody changes it."""
+    """A card with a last line that identifies it as growc's until it is changed."""
     return f"{text}\n{SEAL}{_digest(text)} -->\n"
 
 
 def is_own(place: Path) -> bool:
-    """Whether a file is a card that growc wrote, as it wrote it."""
+    """Whether a file is a card that growc wrote and nobody changed."""
     text, seal, digest = _read(place).rpartition(f"\n{SEAL}")
     return bool(seal) and digest == f"{_digest(text)} -->\n"
 
@@ -69,29 +71,29 @@ def _read(place: Path) -> str:
 
 
 def front_matter_of(place: Path) -> dict[str, Json]:
-    """What the YAML before a card says, as text and lists of text; nothing where it is no YAML.
+    """The YAML before a card, as text and lists of text; empty if it is no YAML.
 
-    No tag of YAML is obeyed, and no merge key: text from elsewhere makes no objects and grows by no aliases.
+    YAML tags and merge keys are ignored, so that text of others cannot create objects or expand by aliases.
     """
     import yaml
 
-    found = FRONT.match(_read(place))
-    said: object = None
-    if found is not None:
+    match = FRONT.match(_read(place))
+    parsed: object = None
+    if match is not None:
         with Attempt():
-            said = yaml.load(found[1], Loader=yaml.BaseLoader)
-    return {str(key): value for key, value in said.items()} if isinstance(said, dict) else {}
+            parsed = yaml.load(match[1], Loader=yaml.BaseLoader)
+    return {str(key): value for key, value in parsed.items()} if isinstance(parsed, dict) else {}
 
 
 def front_matter(said: Mapping[str, Json], base: str) -> str:
-    """The YAML before the card of a result, by that of its source."""
+    """The YAML before a result's card, derived from that of its source."""
     import yaml
 
     kept = {key: word for key in KEPT if (word := _words(said.get(key)))}
-    own = _words(said.get("tags")) or []
-    tags = [own] if isinstance(own, str) else own
-    made = kept | ({"base_model": base} if base else {}) | {"tags": list(dict.fromkeys([*tags, *TAGS]))}
-    return f"---\n{yaml.safe_dump(made, sort_keys=True, width=LARGEST)}---\n"
+    own_tags = _words(said.get("tags")) or []
+    tags = [own_tags] if isinstance(own_tags, str) else own_tags
+    fields = kept | ({"base_model": base} if base else {}) | {"tags": list(dict.fromkeys([*tags, *TAGS]))}
+    return f"---\n{yaml.safe_dump(fields, sort_keys=True, width=LARGEST)}---\n"
 
 
 def _words(value: Json) -> str | list[str] | None:
@@ -112,5 +114,5 @@ def _is_word(value: object) -> bool:
 
 
 def repository_in(reference: str) -> str:
-    """The repository that a reference names, as the Hub writes it."""
+    """The repository in a reference, as the Hub writes it."""
     return re.sub("^hf://", "", reference).partition("@")[0]

@@ -1,7 +1,7 @@
-"""Models whose units were sorted by `nest`: recipes that cut the prefixes out.
+"""Recipes that cut prefixes out of models whose units `nest` sorted.
 
-A prefix keeps the first units of each axis as they stand: what a training made of them as a smaller model
-stays true, so that no weight is rescaled.
+A prefix keeps the first units of each axis unchanged. Training has fitted them as a smaller model, so no
+weight is rescaled.
 """
 
 from __future__ import annotations
@@ -51,29 +51,33 @@ def prefix(model: str | Path, of: str) -> Recipe:
     if not place.exists():
         raise no_model(place)
     bounds = _nested(form_of(place).history(place), str(model))
-    if found := SHARE.fullmatch(of):
-        return _by_share(bounds, Share(int(found[1]), int(found[2])), str(model))
+    if match := SHARE.fullmatch(of):
+        return _by_share(bounds, Share(int(match[1]), int(match[2])), str(model))
     if SIZES.fullmatch(of):
         return _by_sizes(bounds, [part.split("=") for part in of.replace(" ", "").split(",")], str(model))
     raise wrong(f"`{of}` is no prefix", "write a share, as `1/2`, or sizes, as `ffn=96,heads=3`")
 
 
 def _nested(records: Sequence[Mapping[str, Json]], model: str) -> list[tuple[Bound, Reorder]]:
-    """What `nest` sorted, and no later statement changed. Raises GrowError (G200) where that is nothing."""
-    found: list[tuple[Bound, Reorder]] = []
+    """The axes that `nest` sorted and no later statement changed. Raises GrowError (G200) if there are
+    none.
+    """
+    sorted_axes: list[tuple[Bound, Reorder]] = []
     for bound in (bound for record in records for bound in recipe_of(record).statements):
         match bound.statement:
             case Reorder(at=shares) as statement if shares is not None:
-                found.append((bound, statement))
-            case Match() | Widen() | Subclone() | Reorder() as statement if _touches(statement, found):
-                found.clear()
-    if not found:
+                sorted_axes.append((bound, statement))
+            case Match() | Widen() | Subclone() | Reorder() as statement if _touches(statement, sorted_axes):
+                sorted_axes.clear()
+    if not sorted_axes:
         raise wrong(f"`{model}` has no record of a `nest`, or was changed behind it", WITHOUT)
-    return found
+    return sorted_axes
 
 
 def _touches(statement: Match | Widen | Subclone | Reorder, found: Sequence[tuple[Bound, Reorder]]) -> bool:
-    """Whether a statement may change an axis that was sorted; which one a tensor's axis is, nobody knows."""
+    """Whether a statement may change a sorted axis. The role of a tensor's axis is unknown, so it may
+    be any.
+    """
     if isinstance(statement, Match):
         return True
     axes = [sorted_axis.axis for _, sorted_axis in found]
@@ -82,18 +86,24 @@ def _touches(statement: Match | Widen | Subclone | Reorder, found: Sequence[tupl
 
 
 def _by_share(bounds: Sequence[tuple[Bound, Reorder]], share: Share, model: str) -> Recipe:
-    """Every axis of the statements that name the share."""
+    """The recipe for all axes of the statements that name the share. Raises GrowError (G200) if none does."""
     wanted = Fraction(str(share)) if share.denominator else None
-    having = [(b, s) for b, s in bounds if wanted in {Fraction(str(one)) for one in s.at or ()}]
-    if not having:
-        shares = dict.fromkeys(f"`{one}`" for _, s in bounds for one in s.at or ())
-        have = f"its shares are {', '.join(shares)}" if shares else "it names no shares"
-        raise wrong(f"the `nest` of `{model}` has no prefix at {share}", f"{have}; write sizes, as `ffn=96`")
-    return Recipe(tuple(_cut(bound, sort, _part(sort.axis, share)) for bound, sort in having))
+    matching = [
+        (b, s) for b, s in bounds if wanted in {Fraction(str(named_share)) for named_share in s.at or ()}
+    ]
+    if not matching:
+        shares = dict.fromkeys(f"`{named_share}`" for _, s in bounds for named_share in s.at or ())
+        known_shares = f"its shares are {', '.join(shares)}" if shares else "it names no shares"
+        raise wrong(
+            f"the `nest` of `{model}` has no prefix at {share}", f"{known_shares}; write sizes, as `ffn=96`"
+        )
+    return Recipe(tuple(_cut(bound, sort, _part(sort.axis, share)) for bound, sort in matching))
 
 
 def _by_sizes(bounds: Sequence[tuple[Bound, Reorder]], pairs: Sequence[list[str]], model: str) -> Recipe:
-    """The axes that have sizes."""
+    """The recipe for the axes with given sizes. Raises GrowError (G200) if `nest` did not sort one of
+    them.
+    """
     sizes = {name: Int(int(size)) for name, size in pairs}
     if len(sizes) < len(pairs):
         raise wrong("a prefix has one size for an axis")

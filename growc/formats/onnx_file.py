@@ -1,4 +1,4 @@
-"""ONNX files as a form of models: how a result is written and stamped, and compared with its source."""
+"""ONNX files as a form of models: writing and stamping a result, and comparing it with its source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OnnxFile:
-    """See growc.formats.protocol.Form."""
+    """The form of ONNX files; see growc.formats.protocol.Form."""
 
     remarks: tuple[str, ...] = ()
 
@@ -30,22 +30,22 @@ class OnnxFile:
         yield from ((weight.name, working_bytes(weight)) for weight in c.plan.weights)
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
-        """The file, and one for weights where they stand beside it. Raises GrowError (G311)."""
+        """Write the file, and a second one for weights stored beside it. Raises GrowError (G311)."""
         from growc.dialects.onnx.emit import emitted
         from growc.dialects.onnx.files.load import EXTERNAL
         from growc.dialects.onnx.files.save import EXTERNAL_ABOVE, save
         from growc.files.commit import METADATA
 
-        done = 0
+        bytes_done = 0
 
         def wrote(name: str, count: int) -> None:
-            nonlocal done
-            done += count
-            progress(f"writing {name}", done, c.plan.bytes_to_write)
+            nonlocal bytes_done
+            bytes_done += count
+            progress(f"writing {name}", bytes_done, c.plan.bytes_to_write)
 
         try:
             model = emitted(c)
-            model.metadata_props.pop(METADATA, None)  # that of an earlier growth; a new one is appended
+            model.metadata_props.pop(METADATA, None)  # remove an earlier record: a new one is appended
             external = bool(model.meta.get(EXTERNAL)) or c.plan.bytes_to_write > EXTERNAL_ABOVE
             return save(model, folder, target.name, external, wrote)
         except GrowError:
@@ -57,16 +57,16 @@ class OnnxFile:
             raise GrowError(Diagnostic("G311", message, notes=(reason,))) from error
 
     def stamp(self, result: Path, record: str) -> None:
-        """Into the metadata of the file."""
+        """Write the record into the metadata of the file."""
         from growc.files.commit import stamp
 
         stamp(result, record)
 
     def describe(self, result: Path, body: str | None, base: str) -> None:
-        """A file has no card."""
+        """Nothing: a single file has no card."""
 
     def history(self, model: Path) -> list[dict[str, Json]]:
-        """From the metadata of the file."""
+        """The records in the metadata of the file."""
         from growc.dialects.onnx.files.load import metadata
         from growc.files.commit import METADATA
         from growc.formats.provenance import records_in
@@ -74,7 +74,7 @@ class OnnxFile:
         return records_in(metadata(model).get(METADATA, ""))
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
-        """By the recipes in the metadata of the result."""
+        """The ports from the recipes in the metadata of the result."""
         from growc.formats.provenance import Past, retraced
 
         return retraced(Past.of(source), Past.of(result), self.write, progress)
@@ -100,9 +100,9 @@ class OnnxFile:
     def in_wider(
         self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
-        """A model with 16-bit floats once more as a float32 copy, which is grown by the same recipe.
+        """Run a model with 16-bit floats and its result again as float32 copies, grown by the same recipe.
 
-        What storing weights in 16 bits costs hides whatever is smaller; here storing costs next to nothing.
+        Rounding weights to 16 bits hides all smaller differences; in float32, rounding costs next to nothing.
         """
         from growc.formats.compiler import compiled
         from growc.passes.finish.interface import ports_of
@@ -110,7 +110,7 @@ class OnnxFile:
         from growc.verification.rounding import COPY_BYTES
 
         if any(isinstance(bound.statement, StackFrom) for bound in c.statements):
-            return {}  # the template has no such copy
+            return {}  # the template has no float32 copy
         if not float_types(c.path) & SINGLE.keys() or copy_bytes(c.path, SINGLE) > COPY_BYTES:
             return {}
         copies = folder.with_name("single")

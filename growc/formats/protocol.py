@@ -1,4 +1,6 @@
-"""The forms that models have on disk: what of `apply` and `verify` is done in a way of its own for each."""
+"""The interface of the forms of models on disk: the steps of `apply` and `verify` that differ between
+forms.
+"""
 
 from __future__ import annotations
 
@@ -27,27 +29,30 @@ class Form(Protocol):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader should know of the files of the result that was written."""
+        """Remarks for the user on the files of the result that was written."""
 
     def whole(self, c: Result) -> Iterator[tuple[str, int]]:
         """The parts of the result that cannot be made by blocks, with the bytes that each takes."""
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
-        """Make the result in `folder`. Gives what is to be moved beside `target`; the model is the last."""
+        """Make the result in `folder`. Returns the files to be moved beside `target`; the model is the
+        last.
+        """
 
     def stamp(self, result: Path, record: str) -> None:
         """Write provenance into the result."""
 
     def describe(self, result: Path, body: str | None, base: str) -> None:
-        """Write a model card with this body where the form has one, None: none; `base`: the repository that
-        the source was fetched from.
+        """Write a model card with this body if the form has cards; with None, remove growc's card.
+
+        base: the repository from which the source was fetched.
         """
 
     def history(self, model: Path) -> list[dict[str, Json]]:
         """The records of the growths that made a model, the first one first."""
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
-        """How the inputs and outputs of `result` follow from those of `source`, by the records in it."""
+        """The maps from the inputs and outputs of `source` to those of `result`, by the records in it."""
 
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
@@ -57,7 +62,7 @@ class Form(Protocol):
     def in_wider(
         self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
-        """A model of 16 bits and its result once more in wider numbers, by what that is called."""
+        """Comparisons of a 16-bit model and its result in wider numbers, by their names."""
 
 
 def form_of(
@@ -68,11 +73,11 @@ def form_of(
     ranks: Ranks = ALONE,
     weights: str | None = None,
 ) -> Form:
-    """The form of a model; only checkpoint directories have shards, optimizers beside them, several ranks
-    that write, and a choice of files.
+    """The form of a model.
 
-    `optimizer_new` is what entries of new units have in the optimizer's state (None: `mapped`). Raises
-    GrowError: G200 for what the form has not, for what is no size and no such word; G309 without torch.
+    Only checkpoint directories have shards, optimizers beside them, several ranks that write, and a choice of
+    files. optimizer_new: the entries of new units in the optimizer's state (None: `mapped`). Raises
+    GrowError: G200 for an option that the form lacks or a wrong value of one; G309 without torch.
     """
     if optimizer_new is not None and optimizer is None and not is_distributed(path):
         raise wrong("`--optimizer-new` is about the state that `--optimizer` names, and none is named")
@@ -92,8 +97,12 @@ def form_of(
             f"`{path}` has no weights",
             "name the directory that holds them; `growc plan` needs the config alone",
         )
-    for option, given in (("--shard-size", shard_size), ("--optimizer", optimizer), ("--weights", weights)):
-        if given:
+    for option, option_value in (
+        ("--shard-size", shard_size),
+        ("--optimizer", optimizer),
+        ("--weights", weights),
+    ):
+        if option_value:
             raise wrong(f"`{option}` is for checkpoint directories, and `{path}` is none")
     if path.suffix == ".pt2":
         require_torch(path)
@@ -106,8 +115,8 @@ def form_of(
 
 
 def _word(option: str, word: str, known: tuple[Word, ...]) -> Word:
-    """One of the words that an option has. Raises GrowError (G200) for another one."""
-    found = next((one for one in known if one == word), None)
-    if found is None:
-        raise wrong(f"`{option}` is {' or '.join(f'`{one}`' for one in known)}, and not `{word}`")
-    return found
+    """One of the words that an option accepts. Raises GrowError (G200) for any other word."""
+    match = next((candidate for candidate in known if candidate == word), None)
+    if match is None:
+        raise wrong(f"`{option}` is {' or '.join(f'`{candidate}`' for candidate in known)}, and not `{word}`")
+    return match

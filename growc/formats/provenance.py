@@ -1,4 +1,4 @@
-"""What a grown model says of how it came to be, and its plans made once more from that."""
+"""The provenance that a grown model records, and its plans, made again from these records."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 Write = Callable[["Result", Path, Path, Progress], list[Path]]
 """Makes a result in a folder, under the name of a target; the last file is the model."""
 IN_MODEL = "the recipe in the model"
-"""What the text of a recorded recipe is called."""
+"""Name of the text of a recorded recipe."""
 Declared = dict[str, tuple[int | None, ...]]
-"""The declared sizes of inputs and outputs, None where one is not fixed."""
+"""The declared sizes of inputs and outputs; None if a size is not fixed."""
 
 
 def provenance(
@@ -64,21 +64,24 @@ def provenance(
     *,
     given: bool = False,
 ) -> dict[str, Json]:
-    """How the result came to be; nothing in it depends on time, place or machine. A source that was fetched
-    is in it by its reference, with the commit. `earlier`: the source's
-    history; `config`: what the caller decided; `given`: whether the caller gave inputs to capture it with.
+    """The record of how the result was made; it does not depend on time, place or machine.
+
+    A fetched source is recorded by its reference with the commit. earlier: the source's history. config: the
+    fields that the caller set. given: whether the caller gave inputs for the capture.
     """
     certificate = c.plan.certificate
-    stored = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
-    stored = stored or bool(config) or given
+    stores_ports = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
+    stores_ports = stores_ports or bool(config) or given
     prefixes = {share: dict(sizes) for share, sizes in c.lowered.prefixes.items()}
     nested: dict[str, Json] = {"nested": prefixes} if prefixes else {}
     decided: dict[str, Json] = {"config": dict(config)} if config else {}
-    ports = {"ports": to_json(ports_of(c))} if stored else {}
-    fetched: dict[str, Json] = {"source": reference} if (reference := reference_of(c.path)) else {}
-    read: dict[str, Json] = {"files": found} if (found := digests(resolved.statements)) else {}
+    ports = {"ports": to_json(ports_of(c))} if stores_ports else {}
+    source_fields: dict[str, Json] = {"source": reference} if (reference := reference_of(c.path)) else {}
+    file_digests: dict[str, Json] = (
+        {"files": digests_by_name} if (digests_by_name := digests(resolved.statements)) else {}
+    )
     return {
-        **fetched,
+        **source_fields,
         "language": resolved.language,
         "recipe": recipe_lines(sources, resolved),
         "parameters": {name: spell(value) for name, value in resolved.parameters.items()},
@@ -90,20 +93,22 @@ def provenance(
         **nested,
         **decided,
         **ports,
-        **read,
+        **file_digests,
         "shapes": dict(shapes_of(c.path, {weight.source for weight in c.plan.weights})),
         "earlier": list(earlier),
     }
 
 
 def _reads_files(bound: Bound) -> bool:
-    """Whether a statement means what other files say, which may be gone when the recipe is asked again."""
+    """Whether a statement depends on other files, which may be missing when the recipe is read again."""
     return any(files_read([bound]))
 
 
 def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: bool = False) -> list[str]:
-    """The recipe in canonical form, with what it includes in its place and what budgets came to in theirs,
-    with or without comments. The version of its language is said elsewhere.
+    """The recipe in canonical form, with included recipes and the results of budgets in place, with or
+    without comments.
+
+    The version of its language is recorded separately.
     """
     included, decided = iter(resolved.included), iter(resolved.decided)
 
@@ -123,7 +128,7 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: boo
 
 @dataclass(frozen=True)
 class Past:
-    """A model's file, the records of the growths that made it, and what it declares."""
+    """A model's file, the records of the growths that made it, and its declared sizes."""
 
     path: Path
     records: Sequence[Mapping[str, Json]]
@@ -131,35 +136,36 @@ class Past:
 
     @staticmethod
     def of(path: Path) -> Past:
-        """Of an ONNX file."""
+        """The past of an ONNX file."""
         model = load_model(path)
         return Past(path, records_in(model.metadata_props.get(METADATA, "")), declared_by(model))
 
 
 def retraced(source: Past, result: Past, write: Write, progress: Progress) -> Ports:
-    """How the inputs and outputs of `result` follow from those of `source`, by the recipes in its records.
+    """The maps from the inputs and outputs of `source` to those of `result`, by the recipes in its records.
 
-    A source that was grown itself must be a model on the way to the result; one without a record may be any
-    of them. Nothing follows where both have the same inputs and outputs, and no unit changed its place; nor
-    where the recipes do not lead from this source to this result. `write` writes models of this form.
+    A grown source must be a model on the way to the result; a source without a record may be any of them.
+    There are no maps if both have the same inputs and outputs and no unit changed its place. There are none
+    either if the recipes do not lead from this source to this result. write: writes models of this form.
     """
-    records, own = list(result.records), list(source.records)
-    if records[: len(own)] != own:
+    records, source_records = list(result.records), list(source.records)
+    if records[: len(source_records)] != source_records:
         return Ports()
-    for first in [len(own)] if own else range(len(records)):
+    for first in [len(source_records)] if source_records else range(len(records)):
         with contextlib.suppress(GrowError):
             recipes = [recipe_of(record) for record in records[first:]]
             if source.declared == result.declared and not any(map(_moves_units, recipes)):
                 return Ports()
-            found = _replayed(source.path, list(zip(records[first:], recipes, strict=True)), write, progress)
-            if _leads_to(found, result.declared):
-                return found
+            ports = _replayed(source.path, list(zip(records[first:], recipes, strict=True)), write, progress)
+            if _leads_to(ports, result.declared):
+                return ports
     return Ports()
 
 
 def records_in(text: str) -> list[dict[str, Json]]:
-    """The records of the growths that made a model, the first one first; none of them holds earlier ones. The
-    text is that which `provenance` made.
+    """The records of the growths that made a model, the first one first, each without earlier ones.
+
+    text: as `provenance` made it.
     """
     try:
         last = json.loads(text)
@@ -176,20 +182,21 @@ def _is_record(found: Mapping[str, Json]) -> bool:
 
 
 def source_of(record: Mapping[str, Json], name: str = IN_MODEL) -> Source:
-    """The text of the recipe in a record, in the version that it was read in."""
+    """The text of the recipe in a record, in its version of the language."""
     version = [f"language {text(record['language'])}"] if "language" in record else []
     return Source(name, "\n".join([*version, *texts(record["recipe"])]))
 
 
 def recipe_of(record: Mapping[str, Json], name: str = IN_MODEL) -> Resolved:
-    """The recipe in a record, which includes nothing."""
+    """The recipe in a record; it must include nothing."""
     parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}
     return load([source_of(record, name)], parameters, read=_unread)
 
 
 def replayable(recipe: Resolved) -> Resolved:
-    """The recipe of a record, to be done again. Raises GrowError (G207) where it names files: a model opens
-    no others of this machine.
+    """The recipe of a record, to be carried out again.
+
+    Raises GrowError (G207) if it names files: a model must not open other files of this machine.
     """
     if any(map(_reads_files, recipe.statements)):
         raise GrowError(Diagnostic("G207", "the recipe in the model names files, which are not read"))
@@ -201,47 +208,48 @@ def _unread(path: Path) -> str:
 
 
 def _moves_units(recipe: Resolved) -> bool:
-    """Whether inputs or outputs of the same sizes may hold other units."""
+    """Whether inputs or outputs of unchanged size may hold other units."""
     return any(isinstance(bound.statement, Subclone | Reorder | Arrange) for bound in recipe.statements)
 
 
 def _replayed(
     source: Path, growths: Sequence[tuple[Mapping[str, Json], Resolved]], write: Write, progress: Progress
 ) -> Ports:
-    """What growths do, one after the other: as their records say, or else their recipes, done again.
+    """The ports of several growths in sequence, from their records, or else from their recipes, carried out
+    again.
 
-    Raises GrowError where one is refused.
+    Raises GrowError if a recipe is refused.
     """
-    found = Ports()
+    ports = Ports()
     with scratch_folder() as name:
         for number, (record, recipe) in enumerate(growths, 1):
             if "ports" in record:
-                found = found.then(from_json(record["ports"]))
+                ports = ports.then(from_json(record["ports"]))
                 continue
             compilation = compiled(replayable(recipe), source, progress=progress)
-            found = found.then(ports_of(compilation))
+            ports = ports.then(ports_of(compilation))
             if number < len(growths) and "ports" not in growths[number][0]:
                 folder = name / str(number)
                 folder.mkdir()
                 source = write(compilation, folder, folder / source.name, progress)[-1]
-    return found
+    return ports
 
 
 def _leads_to(found: Ports, declared: Declared) -> bool:
-    """Whether every resized axis has the size that it is declared with."""
+    """Whether every resized axis has its declared size."""
     for (name, axis), state in found.outputs.items():
         for port in filter(None, (name, found.states.get(name, ("",))[0])):
-            now = found.renamed.get(port, port)
-            sizes = () if now is None else declared.get(now, ())
-            if now is not None and (axis >= len(sizes) or sizes[axis] not in (None, state.size)):
+            new_name = found.renamed.get(port, port)
+            sizes = () if new_name is None else declared.get(new_name, ())
+            if new_name is not None and (axis >= len(sizes) or sizes[axis] not in (None, state.size)):
                 return False
     return True
 
 
 def declared_by(model: ir.Model) -> Declared:
-    """What a model declares of the sizes of its inputs and outputs."""
-    found: Declared = {}
+    """The declared sizes of a model's inputs and outputs."""
+    declared: Declared = {}
     for value in (*model.graph.inputs, *model.graph.outputs):
         sizes = value.shape or ()
-        found[value.name or ""] = tuple(d if isinstance(d, int) else None for d in sizes)
-    return found
+        declared[value.name or ""] = tuple(d if isinstance(d, int) else None for d in sizes)
+    return declared

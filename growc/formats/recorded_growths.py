@@ -1,8 +1,7 @@
-"""The growths that a record tells of, read so that they can be done again on another model.
+"""The growths in a record, read so that they can be carried out again on another model.
 
-`growc.formats.provenance` writes records, and asks the recipes in them what became of inputs and outputs.
-Here a person asks for the whole growth, so that files which recipes name are read, too: where the record
-lies, or where the person says.
+`growc.formats.provenance` writes records, and derives ports from the recipes in them. Here a user repeats the
+whole growth, so files that recipes name are read, too: from the record's folder, or from where the user says.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from growc.resolve.bound import Reading
 
 @dataclass(frozen=True)
 class Growth:
-    """One recorded growth: its recipe, the fields of a config that were decided, the shapes of its source,
-    and what a person should know of its files.
+    """One recorded growth: its recipe, the config fields that were set, the shapes of its source, and remarks
+    on its files.
     """
 
     recipe: Reading
@@ -37,20 +36,22 @@ class Growth:
 
 def records_of(path: Path) -> Sequence[Mapping[str, Json]]:
     """The records of the growths that made a model, the first one first, from the model or from the file
-    beside it. Raises GrowError: G200 where there is none, G310.
+    beside it.
+
+    Raises GrowError: G200 if there are none; G310 if the path cannot be read.
     """
     if not path.exists():
         raise GrowError(Diagnostic("G310", f"there is no `{path}`"))
     if (kind := irregular(path)) and not path.is_dir():
         raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no record"))
     if path.suffix == ".json" and not path.is_dir():
-        found = records_in(_text_in(path))
+        records = records_in(_text_in(path))
     else:
-        found = form_of(path).history(path)
-    if not found:
+        records = form_of(path).history(path)
+    if not records:
         remedy = "name a model that growc made, or the `NAME.grown.json` beside it"
         raise wrong(f"`{path}` has no record of a growth", remedy)
-    return found
+    return records
 
 
 def _text_in(path: Path) -> str:
@@ -64,34 +65,37 @@ def _text_in(path: Path) -> str:
 def still_to_do(
     records: Sequence[Mapping[str, Json]], own: Sequence[Mapping[str, Json]], model: str
 ) -> Sequence[Mapping[str, Json]]:
-    """The growths that a model with a history of its own has not had. Raises GrowError (G200)."""
+    """The growths of a record that a model with its own history lacks. Raises GrowError (G200) if the
+    histories differ.
+    """
     recipes = [[record["recipe"], record["parameters"]] for record in records]
-    had = [[record["recipe"], record["parameters"]] for record in own]
-    if recipes[: len(had)] != had:
+    applied = [[record["recipe"], record["parameters"]] for record in own]
+    if recipes[: len(applied)] != applied:
         remedy = "give the model that the record's first growth began with, or one that it made"
         raise wrong(f"`{model}` was grown by other recipes than those of the record", remedy)
-    if len(had) == len(recipes):
+    if len(applied) == len(recipes):
         raise wrong(f"`{model}` has had all growths of the record")
-    return records[len(had) :]
+    return records[len(applied) :]
 
 
 def growth_of(record: Mapping[str, Json], place: Path, given: Mapping[str, Path], number: int) -> Growth:
-    """One growth, with its files: those that are `given` by their names in the recipe, else those in the
-    folder of `place`, where the record lies. Raises GrowError (G200) for a file that is not there, or that is
-    another one.
+    """One growth with its files.
+
+    given: files by their names in the recipe; the others are in the folder of `place`, the record. Raises
+    GrowError (G200) for a missing file, or for one with other contents.
     """
     name = str(place.with_name(f"growth {number} of {place.name}"))
     source, resolved = source_of(record, name), recipe_of(record, name)
-    known = fields(record.get("files", {}))
+    recorded_digests = fields(record.get("files", {}))
     remarks = []
-    for one in dict.fromkeys(files_read(resolved.statements)):
-        path = given.get(one.value, one.path)
+    for file in dict.fromkeys(files_read(resolved.statements)):
+        path = given.get(file.value, file.path)
         if not path.exists():
-            raise wrong(f"the recorded recipe reads `{one.value}`, and there is no `{path}`", _where(one))
-        if one.value in known and digest(path) != known[one.value]:
-            message = f"`{path}` is not the file that the recorded growth read as `{one.value}`"
-            if one.value not in given:
-                raise wrong(message, f"{_where(one)}; one that is named so may be another one")
+            raise wrong(f"the recorded recipe reads `{file.value}`, and there is no `{path}`", _where(file))
+        if file.value in recorded_digests and digest(path) != recorded_digests[file.value]:
+            message = f"`{path}` is not the file that the recorded growth read as `{file.value}`"
+            if file.value not in given:
+                raise wrong(message, f"{_where(file)}; one that is named so may be another one")
             remarks.append(message)
 
     def found(node: Text) -> Text:

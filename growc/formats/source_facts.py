@@ -1,5 +1,6 @@
-"""What a record says of the source of a growth: the shapes of its tensors, and digests of the files that the
-recipe reads; and whether another model has these shapes.
+"""Recorded facts about the source of a growth: tensor shapes, and digests of the files that the recipe reads.
+
+`require_shapes` checks whether another model has these shapes.
 """
 
 from __future__ import annotations
@@ -23,69 +24,70 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, tuple[int, ...]]
 
 INDICES = frozenset({"int64", "int32", "bool"})
-"""Types of numbers that are no weights."""
+"""Element types of tensors that are no weights."""
 
 
 def files_read(statements: Iterable[Bound]) -> Iterator[Text]:
-    """The files whose contents statements depend on; recipes that they include are none."""
+    """The files whose contents statements depend on; included recipes do not count."""
     yield from (part for bound in statements for part in parts_of(bound.statement) if isinstance(part, Text))
 
 
 def digest(path: Path) -> str:
-    """The digest of a file; of a folder, that of its config.json."""
+    """The digest of a file; for a folder, that of its config.json."""
     with (path / "config.json" if path.is_dir() else path).open("rb") as file:
         return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
 
 def digests(statements: Iterable[Bound]) -> dict[str, Json]:
-    """The digest of each file that statements read, by its path as the recipe has it."""
+    """The digest of each file that statements read, by its path in the recipe."""
     return {text.value: digest(text.path) for text in files_read(statements)}
 
 
 def shapes_of(model: Path, names: Collection[str]) -> Shapes:
-    """The shapes of the tensors of a model on disk that hold more than one number, and no indices.
+    """The shapes of a stored model's tensors that hold more than one number and no indices.
 
-    names: those that its class has, by which a distributed checkpoint is read.
+    names: the tensor names of its class, by which a distributed checkpoint is read.
     """
-    found = stored_tensors(model, names).values()
-    return {t.name: t.shape for t in found if t.elements > 1 and t.dtype not in INDICES}
+    tensors = stored_tensors(model, names).values()
+    return {t.name: t.shape for t in tensors if t.elements > 1 and t.dtype not in INDICES}
 
 
 def shapes_of_module(module: nn.Module) -> Shapes:
-    """As `shapes_of`, of a module; what is tied counts once, by its first name."""
-    own = dict(module.named_parameters())
-    tied = {name for name, _ in module.named_parameters(remove_duplicate=False)}
-    own |= {name: tensor for name, tensor in module.state_dict().items() if name not in tied}
+    """The result of `shapes_of` for a module; tied tensors count once, by their first name."""
+    tensors = dict(module.named_parameters())
+    parameter_names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    tensors |= {name: tensor for name, tensor in module.state_dict().items() if name not in parameter_names}
     return {
         name: tuple(tensor.shape)
-        for name, tensor in own.items()
+        for name, tensor in tensors.items()
         if tensor.numel() > 1 and str(tensor.dtype).removeprefix("torch.") not in INDICES
     }
 
 
 def recorded_shapes(record: Mapping[str, Json]) -> Shapes:
-    """The shapes that a record has; none in those of earlier versions of growc."""
+    """The shapes in a record; empty in records of earlier versions of growc."""
     return {name: wholes(shape) for name, shape in fields(record.get("shapes", {})).items()}
 
 
 def require_shapes(known: Shapes, found: Shapes, model: str) -> None:
-    """Raise GrowError (G322) where a model lacks a tensor of the recorded source, or has it in another shape.
+    """Raise GrowError (G322) if a model lacks a tensor of the recorded source, or has it in another shape.
 
-    Tensors may have other names, where as many others have their shapes. Where nothing is known, all suits.
+    Tensors may have other names if as many others have their shapes. If the record has no shapes, any model
+    fits.
     """
     if not known:
         return
-    lost = {name: shape for name, shape in known.items() if name not in found}
-    others = {name: shape for name, shape in found.items() if name not in known}
+    missing = {name: shape for name, shape in known.items() if name not in found}
+    additional = {name: shape for name, shape in found.items() if name not in known}
     for name, shape in known.items():
         if name in found and found[name] != shape:
             raise _unfit(f"`{name}` is {_spelled(found[name])} in `{model}`", shape)
-    if Counter(lost.values()) == Counter(others.values()):
+    if Counter(missing.values()) == Counter(additional.values()):
         return
-    for name, shape in lost.items():
+    for name, shape in missing.items():
         raise _unfit(f"`{model}` has no `{name}`", shape)
-    name = next(iter(others))
-    message = f"`{model}` has `{name}` {_spelled(others[name])}, and the source of the record has none"
+    name = next(iter(additional))
+    message = f"`{model}` has `{name}` {_spelled(additional[name])}, and the source of the record has none"
     raise GrowError(Diagnostic("G322", message, help=REMEDY))
 
 

@@ -1,4 +1,4 @@
-"""Every tensor that a model on disk stores, by name, in any form; none is read before it is asked for."""
+"""The tensors that a model on disk stores, by name, in any form; values are read on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """One tensor. read: maps its values, where its form allows that."""
+    """One stored tensor. read: maps its values if the form allows it."""
 
     name: str
     dtype: str
@@ -30,28 +30,28 @@ class StoredTensor:
 
     @property
     def elements(self) -> int:
-        """How many numbers it has."""
+        """The number of elements."""
         return prod(self.shape)
 
 
 def form_name(path: Path) -> str:
-    """What a form is called: models of one form store their tensors under names of one kind."""
+    """The name of a form; models of one form name their tensors in one way."""
     if path.is_dir():
         return "checkpoint directory"
     return {".json": "config.json", ".pt2": ".pt2 program"}.get(path.suffix, "ONNX file")
 
 
 def stored_tensors(path: Path, names: Collection[str] = ()) -> dict[str, StoredTensor]:
-    """The tensors of a model; none of a config.json. names: of the class, for a distributed checkpoint.
+    """The tensors of a model; none for a config.json.
 
-    Raises GrowError: G309, G310.
+    names: those of the class, for a distributed checkpoint. Raises GrowError: G309, G310.
     """
     if path.suffix == ".json" and not path.is_dir():
         return {}
     if path.is_dir() or path.suffix == ".pt2":
         require_torch(path)
-    found = _of_directory(path, names) if path.is_dir() else _of_file(path)
-    return {tensor.name: tensor for tensor in found}
+    tensors = _of_directory(path, names) if path.is_dir() else _of_file(path)
+    return {tensor.name: tensor for tensor in tensors}
 
 
 def _of_directory(path: Path, names: Collection[str]) -> Iterator[StoredTensor]:
@@ -69,17 +69,17 @@ def _of_file(path: Path) -> Iterator[StoredTensor]:
         from growc.dialects.torch.programs.load import load
 
         program = load(path).program
-        for name, held in {**program.state_dict, **program.constants}.items():
-            size = held.numel() * held.element_size()
+        for name, tensor in {**program.state_dict, **program.constants}.items():
+            size = tensor.numel() * tensor.element_size()
             yield StoredTensor(
-                name, name_of(held.dtype), tuple(held.shape), size, partial(to_numpy, held.detach())
+                name, name_of(tensor.dtype), tuple(tensor.shape), size, partial(to_numpy, tensor.detach())
             )
         return
     yield from _of_onnx(path)
 
 
 def _of_onnx(path: Path) -> Iterator[StoredTensor]:
-    """Initializers, and the constants that nodes hold, of the graph and of all bodies and functions in it."""
+    """Initializers and constants of nodes, of the graph and of all bodies and functions in it."""
     import onnx_ir as ir
 
     from growc.dialects.onnx.files.load import load
@@ -87,14 +87,14 @@ def _of_onnx(path: Path) -> Iterator[StoredTensor]:
     model = load(path)
     graphs = [model.graph, *(function.graph for function in model.functions.values())]
     for graph in graphs:
-        for each in (graph, *graph.subgraphs()):
-            for name, value in each.initializers.items():
+        for scope in (graph, *graph.subgraphs()):
+            for name, value in scope.initializers.items():
                 if value.const_value is not None:
                     yield _of_tensor(name, value.const_value)
         for node in graph.all_nodes():
-            held = node.attributes.get("value")
-            if not node.inputs and held is not None and held.type is ir.AttributeType.TENSOR:
-                yield _of_tensor(node.outputs[0].name or "", held.as_tensor())
+            attribute = node.attributes.get("value")
+            if not node.inputs and attribute is not None and attribute.type is ir.AttributeType.TENSOR:
+                yield _of_tensor(node.outputs[0].name or "", attribute.as_tensor())
 
 
 def _of_tensor(name: str, tensor: ir.TensorProtocol) -> StoredTensor:

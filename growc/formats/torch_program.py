@@ -1,4 +1,4 @@
-"""`.pt2` programs as a form of models: how a result is written and stamped, and compared with its source."""
+"""`.pt2` programs as a form of models: writing and stamping a result, and comparing it with its source."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ OTHER_INPUTS = "the result takes other tensors than its source: all of them by n
 
 @dataclass
 class ProgramFile:
-    """See growc.formats.protocol.Form. made: what was written last."""
+    """The form of `.pt2` programs; see growc.formats.protocol.Form. made: the result that was written
+    last.
+    """
 
     remarks: tuple[str, ...] = ()
     made: tuple[Result, GrownModule] | None = None
 
     def whole(self, c: Result) -> Iterator[tuple[str, int]]:
-        """The program, as torch reads and writes it."""
+        """The whole program, since torch reads and writes it at once."""
         yield str(c.path), 3 * c.plan.bytes_to_write
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
-        """The program. Raises GrowError (G308) where what was grown is none."""
+        """Write the program. Raises GrowError (G308) if the result is no program."""
         import torch
 
         from growc.dialects.torch.emit.emit import grown_module
@@ -56,18 +58,18 @@ class ProgramFile:
         return [draft]
 
     def stamp(self, result: Path, record: str) -> None:
-        """Into the archive, among what torch leaves alone."""
+        """Write the record into the archive, in a place that torch ignores."""
         add_record(result, record)
 
     def describe(self, result: Path, body: str | None, base: str) -> None:
-        """A file has no card."""
+        """Nothing: a single file has no card."""
 
     def history(self, model: Path) -> list[dict[str, Json]]:
-        """From the archive."""
+        """The records in the archive."""
         return records_in(record_of(model))
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
-        """By the recipes in the archive of the result."""
+        """The ports from the recipes in the archive of the result."""
         return retraced(self._past(source), self._past(result), self.write, progress)
 
     def _past(self, path: Path) -> Past:
@@ -76,7 +78,9 @@ class ProgramFile:
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
     ) -> Verification:
-        """Run both in torch; and what was just written beside its plan, in onnxruntime."""
+        """Run both in torch. A result that was just written is also compared with its plan, in
+        onnxruntime.
+        """
         from growc.modules.compare import verify_modules
         from growc.modules.grow import beside_plan
 
@@ -93,7 +97,7 @@ class ProgramFile:
     def in_wider(
         self, c: Result, folder: Path, inputs: str | Path | None, progress: Progress
     ) -> dict[str, Verification]:
-        """Nothing more: both are run with wider numbers as well."""
+        """Nothing more: `verify` already runs both with wider numbers."""
         return {}
 
 
@@ -101,12 +105,12 @@ def _cases(before: Program, after: Program, ports: Ports, inputs: Path | None) -
     """The cases of a file, or drawn ones that both can run."""
     from growc.verification.feeds import cases_in, draw
 
-    own, theirs, maps = before.signature, after.signature, ports.input_maps()
+    source_signature, result_signature, maps = before.signature, after.signature, ports.input_maps()
     if inputs is not None:
-        found: Sequence[Feeds] = cases_in(inputs, own)
+        cases: Sequence[Feeds] = cases_in(inputs, source_signature)
     elif ports.narrower:
-        found = cases_for_both(before, after, own, theirs, maps)
+        cases = cases_for_both(before, after, source_signature, result_signature, maps)
     else:
-        found = draw(own, before)
-    grown = (grown_feeds(case, theirs, maps, ports.renamed) for case in found)
-    return [Case(arguments(a), arguments(b)) for a, b in zip(found, grown, strict=True)]
+        cases = draw(source_signature, before)
+    grown = (grown_feeds(case, result_signature, maps, ports.renamed) for case in cases)
+    return [Case(arguments(a), arguments(b)) for a, b in zip(cases, grown, strict=True)]

@@ -1,1 +1,1 @@
-"""What growc asks of the system beside reading and writing: folders of its own, locks, signals."""
+"""Services of the system other than reading and writing: folders of growc's own, locks, signals."""

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: which signals interrupt a command, how, and how they wait."""
+"""Ctrl-C, SIGTERM and SIGHUP: the signals that interrupt a command, and how they are delayed."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ INTERRUPTS = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
     if (number := getattr(signal, name, None)) is not None and signal.getsignal(number) != signal.SIG_IGN
 )
-"""Signals that interrupt a command, but for those that `nohup` and the like let it ignore."""
+"""Signals that interrupt a command, except those that `nohup` and similar tools make it ignore."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A Ctrl-C by another name: Python remembers one that leaves an `exec`, as libraries use them, and ends
-    by the signal though it was caught.
+    """A Ctrl-C under another name.
+
+    Python remembers a KeyboardInterrupt that leaves an `exec`, as libraries use it, and then ends by the
+    signal even if the exception was caught.
     """
 
 
 class Command:
-    """What signals do to a command. Once one came, no other disturbs the cleaning up."""
+    """The state of a command with respect to signals. After the first signal, no other disturbs the
+    cleanup.
+    """
 
     def __init__(self) -> None:
         self.came = self.waits = self.committed = self.ended = False
         self.held = 0
 
     def interrupt(self, *_: object) -> None:
-        """The handler of all of them. Raises Interrupted, or waits."""
+        """The handler of all these signals. Raises Interrupted, or postpones it."""
         if self.came or self.ended:
             return
         if self.held:
@@ -44,7 +48,7 @@ class Command:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[None]:
-        """Signals wait for the end; behind the commit they came too late."""
+        """In this context, signals wait until the end; after the commit they have no effect."""
         self.held += 1
         try:
             yield
@@ -57,7 +61,7 @@ class Command:
 
 
 _RUNNING: list[Command] = []
-"""The commands that signals interrupt, the innermost last: only those of the main thread."""
+"""The commands that signals interrupt, the innermost last; only those of the main thread."""
 
 
 def _running() -> Command | None:
@@ -66,14 +70,17 @@ def _running() -> Command | None:
 
 
 def committed() -> None:
-    """What the command was to make stands."""
+    """Record that the command's result is in place."""
     if (command := _running()) is not None:
         command.committed = True
 
 
 @contextlib.contextmanager
 def interruptible(command: Command) -> Iterator[None]:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does. An import may make an error of that."""
+    """In this context, SIGTERM and SIGHUP end a command as Ctrl-C does.
+
+    An import may turn the interrupt into an error; it becomes Interrupted again.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -90,23 +97,25 @@ def interruptible(command: Command) -> Iterator[None]:
         raise
     finally:
         command.ended = True
-        _RUNNING[:] = [one for one in _RUNNING if one is not command]
+        _RUNNING[:] = [running for running in _RUNNING if running is not command]
         try:
             _handle(before)
-        finally:  # a handler that is back may raise meanwhile
+        finally:  # a restored handler may raise in the first call
             _handle(before)
 
 
 @contextlib.contextmanager
 def _whole_extensions() -> Iterator[None]:
-    """No import of an extension is interrupted: what is not Python may end the process at an exception."""
-    usual = {name: getattr(ExtensionFileLoader, name) for name in ("create_module", "exec_module")}
-    for name, function in usual.items():
+    """In this context, imports of extensions are not interrupted: native code may end the process at an
+    exception.
+    """
+    originals = {name: getattr(ExtensionFileLoader, name) for name in ("create_module", "exec_module")}
+    for name, function in originals.items():
         setattr(ExtensionFileLoader, name, uninterrupted()(function))
     try:
         yield
     finally:
-        for name, function in usual.items():
+        for name, function in originals.items():
             setattr(ExtensionFileLoader, name, function)
 
 
@@ -117,9 +126,11 @@ def _handle(handlers: Mapping[int, Handler]) -> None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """They wait for the end, for a command in any case: a mask holds them off one thread alone, the system
-    hands them to another one, as libraries have, and Python acts on them in the main thread. Where growc is
-    itself a library, a mask is all: handlers are the program's.
+    """In this context, signals wait until the end.
+
+    For a command, its handler postpones them. A mask alone would not suffice: it holds signals off one
+    thread, the system hands them to threads of libraries, and Python acts on them in the main thread. If
+    growc is used as a library, only the mask is set, since the handlers belong to the program.
     """
     command = _running()
     with contextlib.nullcontext() if command is None else command.holding(), _masked():

@@ -1,7 +1,7 @@
-"""Bounds on what a run takes of files from elsewhere: each has a name, and whoever trusts a file raises it.
+"""Limits on input from untrusted files. Each has a name; a user who trusts a file can raise it.
 
-Work and memory are linear in what is counted here, so that a small file that stands for much, or a large one
-that stands for nothing, is refused in seconds.
+Work and memory are linear in the counted quantities. So a small file that expands to much, or a large useless
+one, is refused in seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from growc.errors.source import Span
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound: what it counts, and how much of that a run takes where nobody raised it."""
+    """A limit: the description of what it counts, and its default."""
 
     counts: str
     default: int
@@ -34,13 +34,13 @@ LIMITS: Mapping[str, Limit] = {
     "constant_bytes": Limit("bytes of buffers that a class computes from its config", 512 << 20),
     "unpacked_bytes": Limit("bytes that the arrays of a `.npz` unpack to", 1 << 30),
 }
-"""Every limit by its name."""
+"""All limits by name."""
 
 _RAISED: ContextVar[Mapping[str, int] | None] = ContextVar("raised limits", default=None)
 
 
 def most(name: str) -> int:
-    """How much of a thing a run takes by now."""
+    """The current value of a limit."""
     return (_RAISED.get() or {}).get(name, LIMITS[name].default)
 
 
@@ -67,9 +67,9 @@ def limits(**allowed: int) -> Iterator[None]:
 def beyond(
     name: str, subject: str, count: int, span: Span | None = None, code: str = "G324"
 ) -> Diagnostic | None:
-    """That something is more than its limit allows; None where it is not.
+    """A diagnostic if a count exceeds its limit; otherwise None.
 
-    subject: what has it, as the start of a sentence (`the model has`).
+    subject: the start of the sentence, with the thing that has the count (`the model has`).
     """
     if count <= (bound := most(name)):
         return None
@@ -79,6 +79,6 @@ def beyond(
 
 
 def require(name: str, subject: str, count: int, span: Span | None = None, code: str = "G324") -> None:
-    """Raise GrowError where something is more than its limit allows (`beyond`)."""
+    """Raise GrowError if a count exceeds its limit (see `beyond`)."""
     if problem := beyond(name, subject, count, span, code):
         raise GrowError(problem)

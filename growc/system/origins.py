@@ -1,26 +1,28 @@
-"""Models that were fetched: which reference each stands for, and where files beside it are put."""
+"""Models that were fetched: the reference of each, and the place for files beside it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 _REFERENCES: dict[Path, str] = {}
-"""What this process has fetched: the place on this machine, and the reference with its commit."""
+"""The models that this process fetched: the place on this machine, and the reference with its commit."""
 
 
 def remember(place: Path, reference: str) -> None:
-    """A model at this place was fetched: `hf://owner/name@commit`."""
+    """Record that a model at this place was fetched from `hf://owner/name@commit`."""
     _REFERENCES[place] = reference
 
 
 def reference_of(model: Path) -> str:
-    """The reference that a model was fetched by, with its commit; nothing for any other model."""
+    """The reference, with its commit, from which a model was fetched; empty for any other model."""
     return _REFERENCES.get(model, "")
 
 
 def put_beside(model: Path) -> Path:
-    """A path beside which files of a model are put. A model that was fetched has it in the current folder:
-    a cache of downloads is no place for them. The names of folders have no links in them.
+    """A path beside which files of a model are put.
+
+    For a fetched model it is in the current folder, since a cache of downloads is no place for them. Links in
+    the paths of folders are resolved.
     """
     if reference_of(model):
         return Path(model.name)

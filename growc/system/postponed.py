@@ -1,4 +1,4 @@
-"""Imports that wait until something of the module is read."""
+"""Imports that are delayed until an attribute of the module is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 class _Postponed(ModuleType):
-    """Stands for a module; the first attribute that is read of it imports the module."""
+    """A stand-in for a module; the first attribute that is read from it imports the module."""
 
     def __getattr__(self, name: str) -> object:
         if sys.modules.get(self.__name__) is self:
@@ -21,16 +21,17 @@ class _Postponed(ModuleType):
 
 @contextlib.contextmanager
 def postponed(*names: str) -> Iterator[None]:
-    """Modules that are imported meanwhile import those of these names only once they read something of them.
+    """In this context, imported modules get stand-ins for these modules, which are imported on first use.
 
-    Nothing is postponed that has been imported, or while other threads could import it.
+    Modules that are already imported are not postponed. Nothing is postponed if other threads could import
+    them.
     """
-    alone = threading.active_count() == 1
-    own = {name: _Postponed(name) for name in names if alone and name not in sys.modules}
-    sys.modules.update(own)
+    single_thread = threading.active_count() == 1
+    stand_ins = {name: _Postponed(name) for name in names if single_thread and name not in sys.modules}
+    sys.modules.update(stand_ins)
     try:
         yield
     finally:
-        for name, module in own.items():
+        for name, module in stand_ins.items():
             if sys.modules.get(name) is module:
                 del sys.modules[name]

@@ -1,6 +1,6 @@
-"""The processes of one run under torch.distributed: the first decides, and all of them do what it asks for.
+"""The processes of one run under torch.distributed: the first one decides, and all carry out its jobs.
 
-A process that is alone does everything itself, without torch.
+A single process does everything itself, without torch.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 
 Made = TypeVar("Made")
 Job = Callable[[int, int], Made]
-"""What a process does that is told its number, and how many there are."""
+"""A job for a process, called with its number and the number of processes."""
 
 PATIENCE = timedelta(days=30)
-"""So long does a process wait for others: planning and comparing are the first one's alone."""
+"""How long a process waits for others: only the first one plans and compares."""
 
 
 @dataclass(frozen=True)
 class _End:
-    """There is nothing more to do."""
+    """The message that there are no more jobs."""
 
     status: int
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """How many processes there are, and the number of this one.
+    """The number of processes, and the number of this one.
 
-    again: whether they are started anew if one of them fails.
+    again: whether all are restarted if one of them fails.
     """
 
     rank: int = 0
@@ -42,77 +42,77 @@ class Ranks:
     again: bool = False
 
     def each(self, job: Job[Made], own: Job[Made] | None = None) -> list[Made]:
-        """What a job gives in every process, in their order; asked for by the first one.
+        """The results of a job in every process, in their order; called by the first process.
 
-        `own` is what it does itself. The job goes to the others by pickle. Raises the first error of one of
-        them, once all are done; GrowError (G502) where one has ended.
+        own: the first process's own version of the job. The job is sent to the others by pickle. Raises the
+        first error of any process, once all are done; GrowError (G502) if a process has ended.
         """
         if self.size == 1:
             return [(own or job)(0, 1)]
         _sent(job)
-        made: list[Made] = []
+        results: list[Made] = []
         for outcome in self._outcomes(own or job):
             if isinstance(outcome, Exception):
                 raise outcome
-            made.append(outcome)
-        return made
+            results.append(outcome)
+        return results
 
     def serve(self) -> int:
-        """Do what the first process asks for until it ends; gives its exit status."""
+        """Carry out the jobs of the first process until it ends; return its exit status."""
         while not isinstance(job := _sent(None), _End):
             assert callable(job), job
             self._outcomes(job)
         return job.status
 
     def end(self, status: int) -> None:
-        """Let the others end with this status."""
+        """End the other processes with this status."""
         if self.size > 1:
-            with contextlib.suppress(GrowError):  # of those that have ended
+            with contextlib.suppress(GrowError):  # others may have ended already
                 _sent(_End(status))
 
     def _outcomes(self, job: Job[Made]) -> list[Made | Exception]:
-        """Results and errors of all processes; others than the first one know their own alone."""
+        """Results and errors of all processes. Processes other than the first know only their own."""
         import torch.distributed as dist
 
         try:
             outcome: Made | Exception = job(self.rank, self.size)
-        except Exception as error:  # noqa: BLE001 - the first process tells it
+        except Exception as error:  # noqa: BLE001 - the first process raises it
             outcome = _portable(error)
-        found = [outcome] * self.size
+        outcomes = [outcome] * self.size
         with _in_touch():
-            dist.gather_object(outcome, found if self.rank == 0 else None)
-        return found
+            dist.gather_object(outcome, outcomes if self.rank == 0 else None)
+        return outcomes
 
 
 ALONE = Ranks()
 
 
 def started_by_torchrun() -> bool:
-    """Whether this process is one of several that torchrun, or what is built on it, has started."""
+    """Whether torchrun, or a tool built on it, started this process as one of several."""
     return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 @contextlib.contextmanager
 def joined() -> Iterator[Ranks]:
-    """The processes that torchrun has started, on CPUs."""
+    """In this context, the processes that torchrun started are connected, on CPUs."""
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     counts = (f"TORCHELASTIC_{name}" for name in ("RESTART_COUNT", "MAX_RESTARTS"))
-    begun, most = (int(os.environ.get(count, "0")) for count in counts)
-    found, rank, size = next(rendezvous("env://", timeout=PATIENCE))
-    # where processes of an earlier start were reached stands there, too
-    store = PrefixStore(f"growc/{begun}", found)
+    restarts, max_restarts = (int(os.environ.get(count, "0")) for count in counts)
+    rendezvous_store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+    # The store also holds the addresses of processes of an earlier start.
+    store = PrefixStore(f"growc/{restarts}", rendezvous_store)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     try:
-        yield Ranks(rank, size, begun < most)
+        yield Ranks(rank, size, restarts < max_restarts)
     finally:
         dist.destroy_process_group()
 
 
 def _sent(message: object) -> object:
-    """What the first process sends to all."""
+    """The message that the first process sends to all."""
     import torch.distributed as dist
 
     box: list[object] = [message]
@@ -123,7 +123,7 @@ def _sent(message: object) -> object:
 
 @contextlib.contextmanager
 def _in_touch() -> Iterator[None]:
-    """torch says RuntimeError where a process is gone."""
+    """In this context, torch's RuntimeError for a lost process becomes GrowError (G502)."""
     try:
         yield
     except RuntimeError as error:
@@ -133,9 +133,9 @@ def _in_touch() -> Iterator[None]:
 
 
 def _portable(error: Exception) -> Exception:
-    """An error that can be sent."""
+    """The error, or a copy as RuntimeError if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - of whatever is in it
+    except Exception:  # noqa: BLE001 - pickle may raise anything
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error

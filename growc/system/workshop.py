@@ -1,8 +1,8 @@
-"""Folders in which results are made, and how those that a killed run left are put in order.
+"""Temporary folders in which results are made, and recovery of folders that killed runs left.
 
-A folder holds a file that names its process and its target, which the process keeps locked: a lock dies with
-its process. Before the renames begin it holds a list of them, too, so that whoever finds the folder undoes
-them, or ends what was committed.
+A folder holds a file that names its process and its target. The process keeps it locked; the lock ends with
+its process. Before the renames begin, the folder also holds a list of them. With it, whoever finds the folder
+later undoes the renames, or finishes what was committed.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.interrupts import uninterrupted
 
 BESIDE = ".growc-"
-"""How the names of folders beside a target begin."""
+"""Prefix of the names of folders beside a target."""
 SCRATCH = "growc-run-"
-"""How those in the system's folder for temporary files do."""
+"""Prefix of the names of folders in the system's folder for temporary files."""
 OWNER, MOVES = ".owner", ".moves"
 BORN = f"{OWNER}.new"
 DRAFTS = "drafts"
-"""Where drafts have the names of what they become."""
+"""Folder in which drafts have the names of the final files."""
 KEY, NOTES = ".key", "notes"
-"""Of what can be gone on with: of which run it is, and where it is written down what is done."""
+"""Files for continuing a killed run: the key of the run, and the folder with its records."""
 _OURS: set[Path] = set()
 """The folders of this process."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who makes what: a process of a host, and the target; empty for what is no result."""
+    """The owner of a folder: a process of a host, and its target; empty if the folder is for no result."""
 
     process: int
     host: str
@@ -45,10 +45,11 @@ class Owner:
 
 @dataclass(frozen=True)
 class Moves:
-    """Renames out of a folder, each by the name beside it, its inode and where what stood there is kept.
+    """Renames out of a folder.
 
-    model: the place of the model, whose rename is the commit, and the inode that it has then. stale: names of
-    data that only the replaced model used.
+    moves: for each, the name beside the folder, the inode, and the name of the previous file. model: the
+    place of the model, whose rename is the commit, and its inode then. stale: names of data that only the
+    replaced model used.
     """
 
     model: tuple[str, int]
@@ -58,7 +59,11 @@ class Moves:
 
 @dataclass
 class Cleaned:
-    """What was removed, and what stays because somebody works there or because nobody can tell."""
+    """The outcome of a cleanup.
+
+    removed: folders that were removed. busy: folders in use, which stay. unsure: folders that stay since the
+    file system has no locks.
+    """
 
     removed: list[Path] = field(default_factory=list)
     busy: dict[Path, Owner] = field(default_factory=dict)
@@ -66,27 +71,27 @@ class Cleaned:
 
 
 def refused(place: Path, error: OSError) -> GrowError:
-    """What the system refused, as a diagnostic."""
+    """The diagnostic for an error of the system."""
     reason = (error.strerror or str(error)).lower()
     return GrowError(Diagnostic("G502", f"`{place}` cannot be written: {reason}"))
 
 
 @contextlib.contextmanager
 def workshop(target: Path, key: str = "", stays: bool = False) -> Iterator[Path]:
-    """A folder beside the target for what is being made; it is gone afterwards, whatever happens.
+    """In this context, there is a folder beside the target for drafts; it is removed afterwards in any case.
 
-    What killed runs left beside the target is put in order first; what one left that had the same key is gone
-    on with. stays: whether the folder is left for such a run if this one fails. Raises GrowError (G501) where
-    another run makes the same target.
+    First, folders of killed runs beside the target are recovered; one with the same key is continued. stays:
+    keep the folder for a later run if this one fails. Raises GrowError: G501 if another run makes the same
+    target, G502 if the system refuses.
     """
     try:
         with contextlib.ExitStack() as cleaning:
             with alone(target.parent), uninterrupted():
                 real = os.path.realpath(target)
-                made = _taken_over(target.parent, real, key) if key else None
-                there = _settled(target.parent, BESIDE)
-                _require_free(target, there)
-                folder, handle = made or _made(BESIDE, target.parent, real)
+                existing = _taken_over(target.parent, real, key) if key else None
+                cleaned = _settled(target.parent, BESIDE)
+                _require_free(target, cleaned)
+                folder, handle = existing or _made(BESIDE, target.parent, real)
                 cleaning.callback(_remover(folder, handle))
                 (folder / DRAFTS).mkdir(exist_ok=True)
                 if key:
@@ -105,12 +110,14 @@ def workshop(target: Path, key: str = "", stays: bool = False) -> Iterator[Path]
 
 
 def notes(drafts: Path) -> Path:
-    """Beside the drafts of a workshop with a key, a folder that lasts as long as they do."""
+    """A folder beside the drafts of a workshop with a key; it exists as long as they do."""
     return drafts.parent / NOTES
 
 
 def scratch() -> tuple[Path, Callable[[], None]]:
-    """A folder for temporary files, and what removes it. What killed runs left there is removed first."""
+    """A folder for temporary files, and a function that removes it. Folders of killed runs are removed
+    first.
+    """
     with contextlib.ExitStack() as undoing:
         folder, remove = _scratch(undoing)
         undoing.pop_all()
@@ -129,44 +136,44 @@ def _scratch(cleaning: contextlib.ExitStack) -> tuple[Path, Callable[[], None]]:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for temporary files, for a while."""
+    """In this context, there is a folder for temporary files."""
     with contextlib.ExitStack() as cleaning:
         folder, _ = _scratch(cleaning)
         yield folder
 
 
 def forsaken() -> None:
-    """Remove the folders of this process, which is about to end without leaving what made them."""
+    """Remove the folders of this process, which is about to end without leaving their contexts."""
     for folder in _OURS:
         _removed(folder)
 
 
 def clean(place: Path) -> Cleaned:
-    """Put in order what killed runs left in a folder, and in the system's for temporary files.
+    """Recover what killed runs left in a folder, and in the system's folder for temporary files.
 
-    Where the file system has no locks, a process that lives no more on this host has left its folders, too.
+    If the file system has no locks, folders of a process that no longer runs on this host are removed, too.
     """
     with alone(place), uninterrupted():
-        found = _settled(place, BESIDE)
+        beside = _settled(place, BESIDE)
     with alone(common := Path(tempfile.gettempdir())), uninterrupted():
         temporary = _settled(common, SCRATCH)
-    unsure = [*found.unsure, *temporary.unsure]
-    ended = [one for one in unsure if (owner := _owner(one)) is not None and not _may_live(owner)]
+    unsure = [*beside.unsure, *temporary.unsure]
+    ended = [folder for folder in unsure if (owner := _owner(folder)) is not None and not _may_live(owner)]
     for folder in ended:
         _recovered(folder)
-    removed = [*found.removed, *temporary.removed, *ended]
-    return Cleaned(removed, found.busy, [one for one in unsure if one not in ended])
+    removed = [*beside.removed, *temporary.removed, *ended]
+    return Cleaned(removed, beside.busy, [folder for folder in unsure if folder not in ended])
 
 
 def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:
-    """Write down in each draft's workshop which renames come, the model's last."""
+    """Record the coming renames in each draft's workshop, the model's last."""
     draft, model = moves[-1]
     commit = str(model.parent.resolve() / model.name), draft.stat().st_ino
     for folder in dict.fromkeys(_shop(draft) for draft, _ in moves):
         mine = [(d, place, k) for k, (d, place) in enumerate(moves[:-1]) if _shop(d) == folder]
         rows = [(place.name, d.stat().st_ino, kept_aside(d, k).name) for d, place, k in mine]
-        gone = [path.name for path in stale] if folder == _shop(draft) else []
-        text = json.dumps(asdict(Moves(commit, rows, gone)))
+        stale_names = [path.name for path in stale] if folder == _shop(draft) else []
+        text = json.dumps(asdict(Moves(commit, rows, stale_names)))
         new = folder / f"{MOVES}.new"
         new.write_text(text)
         synced(new)
@@ -175,7 +182,7 @@ def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:
 
 
 def kept_aside(draft: Path, number: int) -> Path:
-    """Where a rename keeps what stood in its place."""
+    """The path where a rename keeps the file that it replaces."""
     return _shop(draft) / f"{number}.before"
 
 
@@ -184,7 +191,7 @@ def _shop(draft: Path) -> Path:
 
 
 def synced(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the names in a folder, are on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -194,7 +201,7 @@ def synced(path: Path) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """One process at a time in a folder, where its file system has locks; a lock dies with its process."""
+    """In this context, no other process works in the folder, if its file system has locks."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         _lock(handle, wait=True)
@@ -207,24 +214,26 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def _made(prefix: str, place: Path, target: str) -> tuple[Path, int]:
-    """A new folder that this process owns, and what locks it."""
+    """A new folder that this process owns, and the handle that locks it."""
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
     return folder, _own(folder, target)
 
 
 def _own(folder: Path, target: str) -> int:
-    """Say in a folder that it is this process's; the lock of that."""
+    """Mark a folder as this process's; return the handle that locks it."""
     new = folder / BORN
     handle = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
     _lock(handle)
     os.write(handle, json.dumps(asdict(Owner(os.getpid(), socket.gethostname(), target))).encode())
-    new.replace(folder / OWNER)  # whoever sees it finds it locked
+    new.replace(folder / OWNER)  # it is locked before others can see it
     _OURS.add(folder)
     return handle
 
 
 def _taken_over(place: Path, target: str, key: str) -> tuple[Path, int] | None:
-    """The folder of a run that has ended, did not begin to commit, and had this target and key."""
+    """The folder of an ended run with this target and key that did not begin to commit; None if there
+    is none.
+    """
     for folder in _own_folders(place, BESIDE):
         owner = _owner(folder)
         with contextlib.suppress(OSError):
@@ -244,8 +253,8 @@ def _taken_over(place: Path, target: str, key: str) -> tuple[Path, int] | None:
 
 
 def empty(folder: Path, stays: Callable[[Path], bool]) -> None:
-    """Remove what is in a folder, but for what stays."""
-    for path in [one for one in folder.iterdir() if not stays(one)]:
+    """Remove the contents of a folder, except those that stay."""
+    for path in [child for child in folder.iterdir() if not stays(child)]:
         _remove(path)
 
 
@@ -257,7 +266,7 @@ def _remove(path: Path) -> None:
 
 
 def _remover(folder: Path, handle: int) -> Callable[[], None]:
-    """What removes a folder of this process."""
+    """A function that removes a folder of this process."""
 
     def remove() -> None:
         with uninterrupted():
@@ -269,43 +278,44 @@ def _remover(folder: Path, handle: int) -> Callable[[], None]:
 
 
 def _removed(folder: Path) -> None:
-    """Remove a folder, what says whose it is last: who is killed meanwhile, or may not remove all of it,
-    leaves what the next one finds.
+    """Remove a folder, and the file that names its owner last.
+
+    A run that is killed meanwhile, or may not remove all files, leaves a folder that the next run recognises.
     """
     with contextlib.suppress(OSError):
-        for path in [one for one in folder.iterdir() if one.name != OWNER]:
+        for path in [child for child in folder.iterdir() if child.name != OWNER]:
             with contextlib.suppress(OSError):
                 _remove(path)
-        if {one.name for one in folder.iterdir()} <= {OWNER}:
+        if {child.name for child in folder.iterdir()} <= {OWNER}:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settled(place: Path, prefix: str) -> Cleaned:
-    """Put in order what nobody holds any more of the folders of one kind; the others.
+    """Recover all abandoned folders of one kind, and return them and the others.
 
-    A process that was killed while it made one left it without a name in it.
+    A process that was killed while it made a folder left it without an owner's name.
     """
-    found = Cleaned()
+    cleaned = Cleaned()
     for folder in _own_folders(place, prefix):
         try:
             owner, names = _owner(folder), {path.name for path in folder.iterdir()}
-            if OWNER not in names and not names <= {BORN}:  # nobody says that growc made it
+            if OWNER not in names and not names <= {BORN}:  # nothing shows that growc made it
                 continue
             handle = os.open(folder / (OWNER if OWNER in names else BORN), os.O_RDWR | os.O_CREAT)
-        except OSError:  # another process is done with it by now
+        except OSError:  # another process has removed it
             continue
         try:
-            held = _lock(handle)
-            if held:
+            locked = _lock(handle)
+            if locked:
                 _recovered(folder)
-                found.removed.append(folder)
-            elif held is None:
-                found.unsure.append(folder)
+                cleaned.removed.append(folder)
+            elif locked is None:
+                cleaned.unsure.append(folder)
             elif owner is not None:
-                found.busy[folder] = owner
+                cleaned.busy[folder] = owner
         finally:
             os.close(handle)
-    return found
+    return cleaned
 
 
 def _own_folders(place: Path, prefix: str) -> list[Path]:
@@ -334,7 +344,7 @@ def _require_free(target: Path, there: Cleaned) -> None:
 
 
 def _may_live(owner: Owner) -> bool:
-    """Whether a process is there yet, as far as this host can tell."""
+    """Whether a process may still run, as far as this host can tell."""
     if owner.host != socket.gethostname():
         return True
     try:
@@ -347,15 +357,16 @@ def _may_live(owner: Owner) -> bool:
 
 
 def _recovered(folder: Path) -> None:
-    """Undo the renames that a run began and did not commit, or end what it committed; remove its folder.
+    """Undo the renames that a run began and did not commit, or finish what it committed; then remove its
+    folder.
 
-    Only what the run itself put beside the folder is touched: names with the inodes that it wrote down.
+    Only the run's own files beside the folder are touched: names with the recorded inodes.
     """
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        said = Moves(**json.loads((folder / MOVES).read_text()))
-        model, inode = said.model
+        recorded = Moves(**json.loads((folder / MOVES).read_text()))
+        model, inode = recorded.model
         committed = _inode(Path(model)) == inode
-        for name, number, before in [] if committed else said.moves:
+        for name, number, before in [] if committed else recorded.moves:
             place, aside = folder.parent / Path(name).name, folder / Path(before).name
             if _inode(place) != number:
                 continue
@@ -363,7 +374,7 @@ def _recovered(folder: Path) -> None:
                 aside.replace(place)
             else:
                 place.unlink()
-        for name in said.stale if committed else ():
+        for name in recorded.stale if committed else ():
             (folder.parent / Path(name).name).unlink(missing_ok=True)
     _removed(folder)
 
@@ -375,7 +386,7 @@ def _inode(path: Path) -> int | None:
 
 
 def _lock(handle: int, *, wait: bool = False) -> bool | None:
-    """Whether this process has the lock of an open file by now; None where there are no locks."""
+    """Whether this process now has the lock of an open file; None if there are no locks."""
     try:
         import fcntl
     except ImportError:
