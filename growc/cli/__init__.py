@@ -1,1 +1,1 @@
-"""The command line: `main` is the command, `arguments` its options."""
+"""The command line: `main` runs a command, `arguments` defines the options."""

@@ -1,4 +1,4 @@
-"""The command line's grammar: what all commands take, and what `--help` says of them."""
+"""The arguments of the command line: options that all commands share, and the texts of `--help`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ of torch.export. The language of recipes stands in docs/language.md.
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, with growc's diagnostics."""
+    """An argparse parser that raises growc's diagnostics."""
 
     def error(self, message: str) -> NoReturn:
         near = ""
@@ -45,34 +45,34 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """The parser of the command line, and that of each command."""
-    shown = argparse.RawDescriptionHelpFormatter
-    parser = _Parser("growc", description=PURPOSE, epilog=FIRST, formatter_class=shown)
+    """The parser of the command line, and the parser of each command."""
+    raw_text = argparse.RawDescriptionHelpFormatter
+    parser = _Parser("growc", description=PURPOSE, epilog=FIRST, formatter_class=raw_text)
     parser.add_argument("-V", "--version", action="version", version=f"growc {__version__}")
     group = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
     for command in COMMANDS.values():
         usage, examples = f"growc {command.name} {command.usage}", "\n".join(command.examples)
-        made = group.add_parser(
+        subparser = group.add_parser(
             command.name,
             help=command.purpose,
             description=command.purpose,
             usage=usage,
             epilog="examples:\n" + re.sub("^", "  growc ", examples, flags=re.MULTILINE),
-            formatter_class=shown,
+            formatter_class=raw_text,
             allow_abbrev=False,
         )
-        command.arguments(made)
-        _take_common(made, command)
+        command.arguments(subparser)
+        _take_common(subparser, command)
     return parser, group.choices
 
 
 def _take_common(parser: argparse.ArgumentParser, command: Command) -> None:
-    """What every command takes."""
+    """Add the options that every command takes."""
     if command.models is not None:
-        told = "the class of a checkpoint that transformers does not have"
-        parser.add_argument("--class", dest="model_class", metavar="MODULE:NAME", help=told)
-    told = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
-    parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=told)
+        help_text = "the class of a checkpoint that transformers does not have"
+        parser.add_argument("--class", dest="model_class", metavar="MODULE:NAME", help=help_text)
+    help_text = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
+    parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=help_text)
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what is wrong")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each stage, and its seconds")
     parser.add_argument(
@@ -81,7 +81,10 @@ def _take_common(parser: argparse.ArgumentParser, command: Command) -> None:
 
 
 def read_arguments(given: Sequence[str]) -> argparse.Namespace:
-    """What was asked for; `command` is its name. Raises GrowError (G200), and SystemExit after `--help`."""
+    """The parsed options; `command` is the command's name.
+
+    Raises GrowError (G200), and SystemExit after `--help`.
+    """
     parser, commands = parsers()
     if not given or given[0] == "help":
         _help(parser, commands, given[1:])
@@ -104,7 +107,7 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
 def _help(
     parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser], names: Sequence[str]
 ) -> NoReturn:
-    """Show how growc is used, or one of its commands. Raises SystemExit, or GrowError (G200)."""
+    """Show the help of growc or of one command. Raises SystemExit, or GrowError (G200)."""
     if names and names[0] not in commands:
         raise _unknown(names[0], commands)
     (commands[names[0]] if names else parser).print_help()
@@ -112,14 +115,14 @@ def _help(
 
 
 def _unknown(name: str, commands: Mapping[str, argparse.ArgumentParser]) -> Exception:
-    """The error of a command that there is not."""
+    """The error for an unknown command."""
     near = nearest(name, commands)
     remedy = f"did you mean `{near}`?" if near else f"the commands are {', '.join(commands)}"
     return wrong(f"there is no command `{name}`", remedy)
 
 
 def _require_checkpoint(options: argparse.Namespace) -> None:
-    """Raises GrowError (G200) for `--class` with a model that is not of a class."""
+    """Raise GrowError (G200) for `--class` with a model that is not of a class."""
     models = COMMANDS[options.command].models
     for model in [] if models is None else map(Path, models(options)):
         if is_reference(model):
@@ -131,5 +134,5 @@ def _require_checkpoint(options: argparse.Namespace) -> None:
 
 
 def _limits(texts: Sequence[str]) -> dict[str, int]:
-    """What each `--limit NAME=N` sets. Raises GrowError (G200)."""
+    """The limits that `--limit NAME=N` sets. Raises GrowError (G200)."""
     return {name: int(number) for name, number in pairs("--limit", "NAME=N", texts, "[0-9]{1,18}")}

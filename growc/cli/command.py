@@ -1,4 +1,4 @@
-"""A command: how it is called, what it takes, and what it does."""
+"""The description of a command: its usage, its arguments, and its action."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Command:
-    """usage: what stands behind `growc NAME`. arguments: adds its own to a parser. run: gives the exit
-    status, or raises GrowError. examples: command lines, without `growc`. models: the models that it was
-    given, where it reads any.
+    """One command.
+
+    usage: the text behind `growc NAME`. arguments: adds the command's own arguments to a parser. run: returns
+    the exit status, or raises GrowError. examples: command lines, without `growc`. models: returns the models
+    among the options, if the command reads any.
     """
 
     name: str

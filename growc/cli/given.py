@@ -1,4 +1,4 @@
-"""What several commands are given: the arguments, and the recipes, models, parameters and fields in them."""
+"""Arguments that several commands share, and the recipes, models, parameters and fields in them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ JSON = "one JSON object on standard output"
 
 
 WITH_RECIPE = "(RECIPE | -e STATEMENT…) MODEL [OPTION…]"
-"""How commands are used that take a recipe and a model."""
+"""The usage of commands that take a recipe and a model."""
 
 
 def model_of(options: Namespace) -> list[str]:
-    """The model of such a command, where one is given."""
-    found: list[str] = options.operands[-1:]
-    return found
+    """The model of a command that takes a recipe and a model, if given."""
+    model: list[str] = options.operands[-1:]
+    return model
 
 
 def take_recipe(parser: ArgumentParser) -> None:
-    """A recipe and a model."""
+    """Add the arguments for a recipe and a model."""
     parser.add_argument(
         "operands", nargs="*", metavar="RECIPE MODEL", help="the recipe (`-`: standard input), the model"
     )
@@ -50,34 +50,36 @@ def take_recipe(parser: ArgumentParser) -> None:
 
 
 def take_json(parser: ArgumentParser) -> None:
-    """Whether the result is data."""
+    """Add the option for JSON output."""
     parser.add_argument("--json", action="store_true", help=JSON)
 
 
 def take_out(parser: ArgumentParser, told: str, *, name: str = "OUT", default: Path | None = None) -> None:
-    """Where the result goes."""
+    """Add the option for the result's path."""
     parser.add_argument("-o", "--output", dest="out", type=Path, default=default, metavar=name, help=told)
 
 
 def take_captured_with(parser: ArgumentParser) -> None:
-    """What a checkpoint's class is run on."""
+    """Add the option for inputs with which a checkpoint's class is captured."""
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with")
 
 
 def take_workers(parser: ArgumentParser, told: str) -> None:
-    """How many processes of this machine."""
+    """Add the option for the number of processes on this machine."""
     parser.add_argument("--workers", type=int, default=1, metavar="N", help=told)
 
 
 def take_home(parser: ArgumentParser) -> None:
-    """Where the config of a folder of weights is."""
+    """Add the option for the folder with the config of a folder of weights."""
     told = "the directory of the config of a distributed checkpoint"
     parser.add_argument("--model", dest="home", type=Path, metavar="DIR", help=told)
 
 
 def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> Iterator[tuple[str, str]]:
-    """The names and values that an option gave as `NAME=VALUE`, one for each time. of_form: what a value must
-    match. Raises GrowError (G200) for what is not of the `form` that a person is told.
+    """The names and values of an option `NAME=VALUE`, one for each use of it.
+
+    form: the form that an error states. of_form: a pattern that a value must match. Raises GrowError (G200)
+    for a text of another form.
     """
     for text in texts:
         name, equals, value = text.partition("=")
@@ -96,21 +98,24 @@ def read(name: str) -> Source:
 
 
 def statements(texts: Sequence[str]) -> Source:
-    """What several `-e` say: the lines of one text."""
+    """The statements of several `-e`, as lines of one text."""
     return Source("-e", "\n".join(texts))
 
 
 def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
-    """The recipe's source and the model, from RECIPE MODEL or -e … MODEL; or from --prefix … MODEL."""
+    """The recipe's source and the model, from RECIPE MODEL, from -e … MODEL, or from --prefix … MODEL.
+
+    Raises GrowError (G200) if the arguments do not fit.
+    """
     prefix: str = getattr(options, "prefix", "")
     if prefix and options.e:
         raise wrong("`--prefix` cuts a model by the recipe in it, and `-e` is another recipe")
     wanted = "MODEL" if options.e or prefix else "RECIPE and MODEL"
     if len(options.operands) != len(wanted.split(" and ")):
-        found = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
+        operands = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
         remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
         remedy = "`--prefix` stands in the place of RECIPE" if prefix else remedy
-        raise wrong(f"expected {wanted}, found {found}", remedy)
+        raise wrong(f"expected {wanted}, found {operands}", remedy)
     if prefix:
         from growc.formats.nested import prefix as cut
 
@@ -125,7 +130,7 @@ def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
 
 
 def local_model(given: str | Path) -> Path:
-    """The path of a model that a command was given; one that a reference names is fetched first."""
+    """The path of a model that a command was given; a model named by a reference is fetched first."""
     from growc.files.hub import local
     from growc.files.reference import is_reference
 
@@ -136,33 +141,38 @@ def local_model(given: str | Path) -> Path:
 
 
 def _is_model(name: str) -> bool:
-    """Whether what stands in a recipe's place is a model."""
+    """Whether the argument in a recipe's place is a model."""
     return Path(name).suffix in (".onnx", ".pt2") or Path(name).is_dir()
 
 
 def parameters(options: Namespace) -> dict[str, str]:
-    """What `-p` sets."""
-    found: dict[str, str] = {}
+    """The parameters that `-p` sets. Raises GrowError (G200) if one is set twice."""
+    values: dict[str, str] = {}
     for name, value in pairs("-p", "NAME=EXPR", options.p):
-        if name in found:
+        if name in values:
             raise wrong(f"`-p` sets `{name}` twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def decided(options: Namespace) -> dict[str, Json]:
-    """What `--config` decides: numbers, truth values, `null` and lists as in JSON, else text."""
-    found: dict[str, Json] = {}
+    """The config fields that `--config` sets: numbers, truth values, `null` and lists as in JSON, else
+    text.
+    """
+    values: dict[str, Json] = {}
     for name, value in pairs("--config", "FIELD=VALUE", options.config):
         try:
-            found[name] = json.loads(value)
+            values[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
 
 
 def captured_with(inputs: Path | None, model: Path) -> Path | None:
-    """The file with the inputs that a checkpoint is captured with."""
+    """The file with the inputs with which a checkpoint is captured.
+
+    Raises GrowError (G200) if the model is no checkpoint.
+    """
     if inputs is not None and not model.is_dir() and model.suffix != ".json":
         raise wrong(f"`--inputs` is what a checkpoint directory is captured with, and `{model}` is none")
     return inputs

@@ -1,4 +1,4 @@
-"""The command line: the process, its exit status, and how errors reach a person.
+"""The command line: the process, its exit status, and the reporting of errors.
 
 Heavy modules are imported by the command that needs them, so that `growc --help` is instant.
 """
@@ -28,11 +28,11 @@ from growc.system.limits import limits
 from growc.system.ranks import started_by_torchrun
 
 DONE = {"fmt": "what was formatted stays so", "measure": "what was measured is kept"}
-"""By command: what an interrupt leaves that one may ask for."""
+"""For each command, the state that an interrupt leaves, where users may ask for it."""
 
 
 def program() -> int:
-    """`growc` as a process of its own."""
+    """Run `growc` as a process of its own, and return its exit status."""
     with own_process():
         status = main()
     if started_by_torchrun():
@@ -41,13 +41,13 @@ def program() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status. A person never sees a traceback."""
+    """Run one command, and return its exit status. Users never see a traceback."""
     with speaking() as voice:
         return _run(list(sys.argv[1:] if arguments is None else arguments), voice)
 
 
 def _run(given: Sequence[str], voice: Voice) -> int:
-    """The same, with all that it says in one voice."""
+    """Run one command with the output settings of one voice."""
     command = Command()
     try:
         with interruptible(command), no_loggers(), spare_memory():
@@ -58,20 +58,20 @@ def _run(given: Sequence[str], voice: Voice) -> int:
             with last_words():
                 sys.stdout.flush()
             return status
-    except SystemExit as shown:  # behind `--help` and `--version`
+    except SystemExit as shown:  # after `--help` and `--version`
         return shown.code if isinstance(shown.code, int) else 0
     except GrowError as error:
         return report(error, given)
     except KeyboardInterrupt:
-        done = (
+        outcome = (
             "the result is written"
             if command.committed
             else DONE.get("".join(given[:1]), "nothing was written")
         )
-        return report(GrowError(Diagnostic("G503", f"interrupted: {done}")), given)
+        return report(GrowError(Diagnostic("G503", f"interrupted: {outcome}")), given)
     except OSError as error:
         return report(refused(error), given)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a bug
+    except Exception as error:  # noqa: BLE001 - any other exception is a bug
         return report(unexpected(error, given), given)
 
 

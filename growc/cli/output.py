@@ -1,4 +1,6 @@
-"""What commands say: on standard output to a person or as JSON, errors and progress on standard error."""
+"""The output of commands: results on standard output as text or JSON, errors and progress on standard
+error.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +24,26 @@ from growc.errors.progress import Progress
 
 COLORS = ("auto", "always", "never")
 NARROW, WIDE = 60, 200
-"""No line is broken before the first column, and none goes on behind the second."""
+"""No line is broken before the first column, and none extends beyond the second."""
 
 
 @dataclass
 class Voice:
-    """How a command speaks. quiet: only of errors. verbose: of each stage, with its seconds."""
+    """Output settings of a command.
+
+    quiet: show only errors. verbose: show each stage with its seconds.
+    """
 
     quiet: bool = False
     verbose: bool = False
     color: str = COLORS[0]
 
     def take(self, options: Namespace) -> None:
-        """What was asked for."""
+        """Take the settings from the options."""
         self.quiet, self.verbose, self.color = options.quiet, options.verbose, options.color
 
     def colors(self, stream: TextIO) -> bool:
-        """Whether a stream shows colours: `NO_COLOR` and `FORCE_COLOR` say so where nothing was asked for."""
+        """Whether a stream shows colours; by default `NO_COLOR` and `FORCE_COLOR` decide."""
         if self.color != COLORS[0]:
             return self.color == "always"
         return "NO_COLOR" not in os.environ and ("FORCE_COLOR" in os.environ or stream.isatty())
@@ -49,7 +54,7 @@ _voice: ContextVar[Voice] = ContextVar("voice")
 
 @contextlib.contextmanager
 def speaking() -> Iterator[Voice]:
-    """The voice of a command, until it ends."""
+    """In this context, a command has a voice."""
     voice = Voice()
     token = _voice.set(voice)
     try:
@@ -59,11 +64,11 @@ def speaking() -> Iterator[Voice]:
 
 
 def say(lines: Iterable[str], *, fitted: bool = True) -> None:
-    """Print for a person, to a reader that may go away: a closed pipe ends the printing, and not the work.
+    """Print text for people. If the reader closes the pipe, printing ends, but not the work.
 
-    fitted: whether lines break where a terminal ends; those of a recipe do not, and have no colours.
+    fitted: whether lines are broken at the terminal's width; lines of a recipe are not, and have no colours.
 
-    Everything that a command prints passes here, or growc.errors.diagnostic.render.
+    All output of commands passes through here, or through growc.errors.diagnostic.render.
     """
     if _voice.get(Voice()).quiet:
         return
@@ -74,7 +79,7 @@ def say(lines: Iterable[str], *, fitted: bool = True) -> None:
 
 
 def say_json(data: Json) -> None:
-    """One JSON object."""
+    """Print one JSON object."""
     _print(map(printable, json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False).split("\n")))
 
 
@@ -89,7 +94,7 @@ def _print(lines: Iterable[str], *, plain: bool = False) -> None:
 
 
 def _fitting(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
-    """Lines as wide as the terminal that shows them; in a pipe they stay whole."""
+    """Lines broken at the width of the terminal; in a pipe they stay whole."""
     from growc.render.text import fitted
 
     if not stream.isatty():
@@ -101,7 +106,7 @@ def _fitting(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
 
 
 def waiting() -> AbstractContextManager[Progress]:
-    """A function (phrase, done, total) that names what a person waits for."""
+    """A context with a function (phrase, done, total) that shows the current step."""
     from growc.render.progress import progress
 
     voice = _voice.get(Voice())
@@ -109,12 +114,12 @@ def waiting() -> AbstractContextManager[Progress]:
 
 
 def report(error: GrowError, given: Sequence[str]) -> int:
-    """Show what went wrong: as JSON on standard output, or to a person on standard error."""
+    """Show an error, as JSON on standard output or as text on standard error, and return its exit status."""
     if "--json" in given:
         say_json(error_object(error))
     else:
         color = _voice.get(Voice()).colors(sys.stderr)
-        told = "\n\n".join(render(d, color) for d in error.diagnostics)
+        rendered = "\n\n".join(render(d, color) for d in error.diagnostics)
         with contextlib.suppress(OSError):
-            print("\n".join(_fitting(told.split("\n"), sys.stderr)), file=sys.stderr)
+            print("\n".join(_fitting(rendered.split("\n"), sys.stderr)), file=sys.stderr)
     return error.exit_status

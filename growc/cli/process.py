@@ -1,4 +1,4 @@
-"""The command line as a process: its streams, its signals, its memory, and what is left of a bug."""
+"""The command line as a process: its streams, its signals, its memory, and reports of bugs."""
 
 from __future__ import annotations
 
@@ -19,32 +19,37 @@ from growc.system.interrupts import INTERRUPTS
 from growc.version import __version__
 
 try:
-    import resource  # here, for an import fails where memory is short
-except ImportError:  # not all systems have limits
+    import resource  # imported here, since imports fail if memory is short
+except ImportError:  # some systems have no limits
     resource = None  # type: ignore[assignment]
 
 SELDOM = 20_000
-"""So many new objects before a collection, where Python says 700: imports and graphs make live ones."""
+"""Number of new objects before a garbage collection; Python's default is 700. Imports and graphs make objects
+that stay.
+"""
 SPARE = 1 << 24
-"""Bytes that no command has, so that it can be told that it ran out of memory."""
+"""Bytes of memory that are reserved, so that running out of memory can still be reported."""
 CHAIN = 20
-"""So many causes of an error are looked at."""
+"""The most causes of an error that are examined."""
 
 
 @contextlib.contextmanager
 def own_process() -> Iterator[None]:
-    """While growc is the whole process: a signal that comes once the command has ended changes nothing."""
+    """Settings for growc as a whole process: a signal that comes after the command has ended changes
+    nothing.
+    """
     for number in INTERRUPTS:
-        signal.signal(number, signal.SIG_IGN)  # what `interruptible` puts back
+        signal.signal(number, signal.SIG_IGN)  # `interruptible` restores these handlers
     gc.set_threshold(SELDOM)
     _open_streams()
     yield
-    gc.freeze()  # the interpreter's last collection looks at everything that was imported
+    gc.freeze()  # keeps the interpreter's last collection from scanning all imports
 
 
 def end_at_once(status: int) -> None:
-    """End the process, once what is to run at its end has run: threads that torch.distributed leaves behind
-    abort some that go on to the interpreter's end.
+    """End the process after its exit functions have run.
+
+    Threads that torch.distributed leaves behind abort some processes that continue to the interpreter's end.
     """
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -54,17 +59,21 @@ def end_at_once(status: int) -> None:
 
 
 def spare_memory() -> mmap.mmap:
-    """Memory that is given back when its block is left; no code of Python, which takes some, does that."""
+    """Memory that is freed when its block is left. Python code would need memory to free it, so this is no
+    generator.
+    """
     return mmap.mmap(-1, SPARE)
 
 
 def _open_streams() -> None:
-    """Streams that are closed lead nowhere: else the next file opened would take what they are sent."""
+    """Open closed standard streams on the null device; otherwise the next opened file would receive their
+    output.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
@@ -72,7 +81,7 @@ def _open_streams() -> None:
 
 @contextlib.contextmanager
 def no_loggers() -> Iterator[None]:
-    """What libraries log is for programs: none of it reaches a person, whom diagnostics tell all."""
+    """In this context, logs of libraries are dropped: users learn everything from diagnostics."""
     handler = logging.NullHandler()
     logging.getLogger().addHandler(handler)
     try:
@@ -83,7 +92,9 @@ def no_loggers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def last_words() -> Iterator[None]:
-    """What cannot be printed is given up: else the interpreter tries again when it ends, and fails."""
+    """In this context, output that cannot be printed is dropped; otherwise the interpreter retries at its
+    end, and fails.
+    """
     try:
         yield
     except OSError:
@@ -92,15 +103,17 @@ def last_words() -> Iterator[None]:
 
 
 def refused(error: OSError) -> GrowError:
-    """What the system did not do."""
-    place = f" `{error.filename}`" if error.filename else ""
-    message = f"the system refused{place}: {(error.strerror or str(error)).lower()}"
+    """The error for a refusal of the system."""
+    path = f" `{error.filename}`" if error.filename else ""
+    message = f"the system refused{path}: {(error.strerror or str(error)).lower()}"
     return GrowError(Diagnostic("G502", message))
 
 
 def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
-    """What a command that must not raise raised: too little memory, what the system refused to a library that
-    says so in an error of its own, or a bug, told in a file of its own.
+    """The error for an unexpected exception of a command.
+
+    It is lack of memory, a refusal of the system that a library wraps in its own error, or a bug. A bug is
+    reported in a file.
     """
     if _starved(error):
         remedy = "a machine with more, or a higher `ulimit -v`; `--memory` bounds what writing takes"
@@ -115,9 +128,9 @@ def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
 
 
 def _starved(error: BaseException | None) -> bool:
-    """Whether there was too little memory: where it is limited, imports and threads fail in their ways."""
-    several = (MemoryError, SystemError, ImportError, RuntimeError)  # the last one for threads
-    kinds = several if _is_limited() else (MemoryError,)
+    """Whether memory ran out. If memory is limited, imports and threads fail with errors of their own."""
+    possible_kinds = (MemoryError, SystemError, ImportError, RuntimeError)  # RuntimeError: threads
+    kinds = possible_kinds if _is_limited() else (MemoryError,)
     for _ in range(CHAIN):
         if error is None or isinstance(error, kinds):
             break
@@ -126,5 +139,5 @@ def _starved(error: BaseException | None) -> bool:
 
 
 def _is_limited() -> bool:
-    """Whether the addresses of this process are, by `ulimit -v`."""
+    """Whether the address space of this process is limited, by `ulimit -v`."""
     return resource is not None and resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY

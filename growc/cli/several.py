@@ -1,4 +1,4 @@
-"""Commands that several processes run: those that torchrun has started, or that `--workers` asks for."""
+"""Run commands in several processes: those that torchrun started, or that `--workers` asks for."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from growc.errors.diagnostic import GrowError, wrong
 from growc.system.ranks import ALONE, joined, started_by_torchrun
 
 INTERRUPTED = 130
-"""The status of what a signal ends."""
+"""The exit status after a signal."""
 
 
 def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence[str]) -> int:
-    """Run a command, which finds the processes that help it in `options.ranks`; gives its exit status."""
+    """Run a command with the processes that help it in `options.ranks`; return its exit status."""
     options.ranks = ALONE
     if not started_by_torchrun():
         workers = getattr(options, "workers", 1)
@@ -27,7 +27,7 @@ def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence
         if options.ranks.rank:
             try:
                 return int(options.ranks.serve())
-            except KeyboardInterrupt:  # the first process tells of it
+            except KeyboardInterrupt:  # the first process reports it
                 return INTERRUPTED
         status = INTERRUPTED
         try:
@@ -41,16 +41,16 @@ def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence
 
 
 def _launched(workers: int, given: Sequence[str]) -> int:
-    """The same command in so many processes of this machine, by torchrun; the status of the first that ends
-    with one.
+    """Run the command in so many processes of this machine by torchrun; return the exit status of the first
+    failure.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import get_args_parser, run
 
-    # each process says itself what is wrong
+    # Each process reports its own errors.
     logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # as torchrun does, which says so
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does so, too, but prints a warning
     options = ["--standalone", f"--nproc-per-node={workers}", "--no-python", sys.executable, "-m", "growc"]
     try:
         run(get_args_parser().parse_args([*options, *given]))

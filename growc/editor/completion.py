@@ -1,4 +1,4 @@
-"""What may stand where one writes: the words that the grammar itself takes there."""
+"""Completion at a place in a recipe: the words that the grammar accepts there."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from growc.recipe.words import FILE, HOLES
 
 WORD = re.compile(r"\w*\Z")
 PLACEHOLDER = re.compile(r'"?[A-Z]+"?')
-"""What a spelling has in the place of what one writes."""
+"""A placeholder in a spelling, for a part that the user writes."""
 
 GLOBS = ("OF", "IN")
 """Words in front of strings that are no paths."""
 
 MANY = 500
-"""Names of files in a folder that are offered."""
+"""Largest number of file names offered from one folder."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One thing that may stand there: its words, what kind of thing it is, and what it means."""
+    """One completion: its words, its kind, and its meaning."""
 
     text: str
     kind: CompletionItemKind = CompletionItemKind.Keyword
@@ -40,7 +40,7 @@ class Choice:
 
     @property
     def snippet(self) -> str:
-        """The words, with a stop at everything that is still to be written."""
+        """The words, with a tab stop at each part that is still to be written."""
         parts, stops = [], 0
         for word in self.text.split(" "):
             if PLACEHOLDER.fullmatch(word):
@@ -53,43 +53,43 @@ class Choice:
 
 
 def started(source: Source, offset: int) -> int:
-    """Where the word begins that is written at an offset, or the last part of a path in a string."""
+    """The start of the word at an offset, or of the last part of a path in a string."""
     line = line_before(source, offset)
     if line and line[-1].type == "OPEN_STRING":
         begin = (line[-1].start_pos or 0) + 1
         return begin + source.text[begin:offset].rfind("/") + 1
-    found = WORD.search(source.text, 0, offset)
-    return found.start() if found else offset
+    word = WORD.search(source.text, 0, offset)
+    return word.start() if word else offset
 
 
 def choices(reading: Reading, offset: int) -> list[Choice]:
-    """Everything that may stand at an offset, where its word or path begins (`started`)."""
+    """The completions at an offset where a word or path begins (see `started`)."""
     line = line_before(reading.source, offset)
     if line is None:
         return []
     if line and line[-1].type == "OPEN_STRING":
         if "STRING" not in expected_behind(line[:-1]) or line[-2].type in GLOBS:
             return []
-        opened = (line[-1].start_pos or 0) + 1
-        only = ".grow" if line[0].type == "INCLUDE" else ""
-        return list(_files(reading.source.folder, reading.source.text[opened:offset], only))
+        path_start = (line[-1].start_pos or 0) + 1
+        ending = ".grow" if line[0].type == "INCLUDE" else ""
+        return list(_files(reading.source.folder, reading.source.text[path_start:offset], ending))
     expected = expected_behind(line)
     kinds, rest = folded(expected)
     verb = str(line[0]) if line else ""
-    found = [choice for kind in kinds for choice in _of_kind(kind)]
+    completions = [choice for kind in kinds for choice in _of_kind(kind)]
     if "ROLE" in expected:
         roles = [role for role in ROLES if role != "layers" or "LAYERS" in expected]
-        found += [Choice(r, CompletionItemKind.Variable, "axis", meanings.of_axis(r)) for r in roles]
+        completions += [Choice(r, CompletionItemKind.Variable, "axis", meanings.of_axis(r)) for r in roles]
     if {"NAME", "INT"} <= expected:  # an expression
         values = reading.resolved.parameters
-        found += [
+        completions += [
             Choice(name, CompletionItemKind.Constant, "let", meanings.of_let(name, values))
             for name in reading.lets(line[0].start_pos or 0)
         ]
-        found += [Choice(f"{keywords()[name]}(A, B)") for name in ("MIN", "MAX")]
+        completions += [Choice(f"{keywords()[name]}(A, B)") for name in ("MIN", "MAX")]
     words = [keywords().get(name, "") for name in rest]
-    found += [Choice(word, detail=verb) for word in words if word.isalpha()]
-    return list({choice.text: choice for choice in found}.values())
+    completions += [Choice(word, detail=verb) for word in words if word.isalpha()]
+    return list({choice.text: choice for choice in completions}.values())
 
 
 def _of_kind(kind: Kind) -> Iterator[Choice]:
@@ -105,7 +105,7 @@ def _of_kind(kind: Kind) -> Iterator[Choice]:
 
 
 def _files(folder: Path, begun: str, ending: str) -> Iterator[Choice]:
-    """The folders, and the files with an ending, that a path which is begun may lead to."""
+    """The folders, and the files with an ending, to which a partial path may lead."""
     try:
         entries = sorted(Path(folder, begun.rpartition("/")[0]).iterdir())[:MANY]
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What is wrong with a recipe, as an editor shows it."""
+"""The problems of a recipe, in the form in which an editor shows them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from growc.resolve.resolve import included_at
 
 Encoding = types.PositionEncodingKind | str
 Address = Callable[[Source], str | None]
-"""The URI of a text; None where it is no file."""
+"""Returns the URI of a text; None if it is no file."""
 
 
 def diagnostics(reading: Reading, encoding: Encoding, address: Address) -> list[types.Diagnostic]:
-    """All that is wrong with a recipe; a mistake in another one stands at the `include` that leads there."""
+    """All problems of a recipe. A problem in an included recipe is shown at the `include` that leads
+    there.
+    """
     places = Positions(reading.source.text, encoding)
     return [
         types.Diagnostic(
@@ -35,14 +37,14 @@ def diagnostics(reading: Reading, encoding: Encoding, address: Address) -> list[
 
 
 def message_of(problem: Diagnostic) -> str:
-    """The fact, and under it what the terminal says too."""
+    """The message with its notes and help on lines of their own."""
     fact = f"{problem.message}: {problem.label}" if problem.label else problem.message
     notes = [f"note: {note}" for note in problem.notes]
     return "\n".join([fact, *notes, *([f"help: {problem.help}"] if problem.help else [])])
 
 
 def location(span: Span, encoding: Encoding, address: Address) -> types.Location | None:
-    """A place in any file."""
+    """A place in any file; None if the file has no URI."""
     uri = address(span.source)
     places = Positions(span.source.text, encoding)
     return types.Location(uri, places.range(span.start, span.end)) if uri else None
@@ -54,9 +56,11 @@ def _range(reading: Reading, problem: Diagnostic, places: Positions) -> types.Ra
         return places.range(0, 0)
     if span.source == reading.source:
         return places.range(span.start, span.end)
-    ways = {included_at(include.file.span): include.file.span for include in reading.includes}
-    here = next((ways[note] for note in reversed(problem.notes) if note in ways), None)
-    return places.range(here.start, here.end) if here else places.range(0, 0)
+    include_spans = {included_at(include.file.span): include.file.span for include in reading.includes}
+    include_span = next(
+        (include_spans[note] for note in reversed(problem.notes) if note in include_spans), None
+    )
+    return places.range(include_span.start, include_span.end) if include_span else places.range(0, 0)
 
 
 def _related(
@@ -65,5 +69,5 @@ def _related(
     marks = list(problem.related)
     if problem.span and problem.span.source != reading.source:
         marks.insert(0, (problem.span, problem.message))
-    found = [(location(span, encoding, address), printable(label)) for span, label in marks]
-    return [types.DiagnosticRelatedInformation(place, label) for place, label in found if place]
+    locations = [(location(span, encoding, address), printable(label)) for span, label in marks]
+    return [types.DiagnosticRelatedInformation(place, label) for place, label in locations if place]

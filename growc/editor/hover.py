@@ -1,4 +1,4 @@
-"""What the word under the pointer means, and where it is defined."""
+"""The meaning of the word under the pointer, and the place of its definition."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from growc.recipe.syntax_tree import AXES, Comment, NamedAxis, Statement, Text
 
 
 def hover(reading: Reading, offset: int, sizes: Sizes) -> tuple[str, Span] | None:
-    """What stands at an offset, in words, and where it begins and ends; an axis with its size in the model
-    that the recipe names.
+    """The meaning of the word at an offset, and its span; None if there is none.
+
+    An axis is shown with its size in the model that the recipe names.
     """
     nodes = reading.around(offset)
     model = model_of(reading)
@@ -23,17 +24,17 @@ def hover(reading: Reading, offset: int, sizes: Sizes) -> tuple[str, Span] | Non
         return printable(sizes.all(model)), model.span
     statement = next((node for node in reversed(nodes) if isinstance(node, Statement)), None)
     for node in reversed(nodes):
-        said = _name(reading, node.name, sizes) if isinstance(node, Name | NamedAxis) else ""
-        if said := said or meanings.of_node(node, statement):
-            return said, node.span
+        meaning = _name(reading, node.name, sizes) if isinstance(node, Name | NamedAxis) else ""
+        if meaning := meaning or meanings.of_node(node, statement):
+            return meaning, node.span
     if (word := word_at(reading.source, offset)) is None:
         return None
-    said = meanings.of_verb(word.text) if word.text in FORMS else _name(reading, word.text, sizes)
-    return (said, word) if said else None
+    meaning = meanings.of_verb(word.text) if word.text in FORMS else _name(reading, word.text, sizes)
+    return (meaning, word) if meaning else None
 
 
 def _name(reading: Reading, name: str, sizes: Sizes) -> str:
-    """What an axis or a `let` is; nothing for another word."""
+    """A description of an axis or a `let`; empty for any other word."""
     if name in AXES:
         model = model_of(reading)
         size = sizes.one(model, name) if model else ""
@@ -44,7 +45,7 @@ def _name(reading: Reading, name: str, sizes: Sizes) -> str:
 
 
 def definition(reading: Reading, offset: int) -> Span | None:
-    """Where what stands at an offset is defined: a `let`, or the recipe that is included."""
+    """The definition of the word at an offset: a `let`, or the included recipe; None if there is none."""
     for node in reversed(reading.around(offset)):
         if isinstance(node, Text) and any(node is include.file for include in reading.includes):
             path = node.path.as_posix()
@@ -58,11 +59,11 @@ def _start(source: Source) -> Span:
 
 
 def word_at(source: Source, offset: int) -> Span | None:
-    """The word that an offset lies in or stands behind, as the language parts words."""
+    """The word that contains an offset or ends at it, as the language splits words; None if there is none."""
     line, column = source.position(offset)
-    first, found = offset - column + 1, None
+    first, span = offset - column + 1, None
     for token in tokenize(source.line(line)):
         start, end = first + (token.start_pos or 0), first + (token.end_pos or 0)
         if start <= offset <= end and (token.type in ("NAME", "ROLE") or token in keywords().values()):
-            found = Span(source, start, end)
-    return found
+            span = Span(source, start, end)
+    return span

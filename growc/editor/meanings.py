@@ -1,4 +1,4 @@
-"""One line or two for each word of the language: from the tables that say what words mean."""
+"""A short description of each word of the language, from the tables that define the words."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ VERBS: dict[str, tuple[type, ...]] = {
     )
     for verb in FORMS
 }
-"""The statements that begin with each verb, which say in their docstrings what they do."""
+"""The statements that begin with each verb; their docstrings describe them."""
 
 
 def of_statement(node: type) -> str:
-    """What a kind of statement is, by its docstring."""
+    """The description of a kind of statement: its docstring."""
     return " ".join((node.__doc__ or "").split())
 
 
 def of_verb(verb: str) -> str:
-    """What the statements with a verb do."""
+    """The descriptions of the statements with a verb."""
     return "\n".join(map(of_statement, VERBS[verb])) or f"`{FORMS[verb]}`"
 
 
 def of_axis(name: str) -> str:
-    """What an axis is."""
+    """The description of an axis."""
     return f"`{name}`: {rc.AXES[name]}"
 
 
 def of_word(kind: str, name: str) -> str:
-    """What a fill, an option, a ranking or an order means; an order in both directions where it has two."""
+    """The meaning of a fill, option, ranking or order; for an order, in both directions if it has two."""
     return "\n".join(_line(table[name]) for table in TABLES[kind] if name in table)
 
 
 def _line(word: Word) -> str:
     match word:
         case FillRule():
-            made = f"`{word.spelling}` ({word.source}). New units: {word.making}."
-            return f"{made}\nWhat reads them: {word.reading}."
+            heading = f"`{word.spelling}` ({word.source}). New units: {word.making}."
+            return f"{heading}\nWhat reads them: {word.reading}."
         case OptionRule() | RankingRule():
             return f"`{word.spelling}`: {word.meaning}"
         case OrderRule():
@@ -66,7 +66,7 @@ def _line(word: Word) -> str:
 
 
 def of_node(node: object, statement: object) -> str:
-    """What a part of a statement means; nothing where there is nothing to say."""
+    """The meaning of a part of a statement; empty if there is none."""
     match node:
         case rc.Fill() | rc.LayerFill():
             return of_word("fill", node.name)
@@ -88,6 +88,6 @@ def of_node(node: object, statement: object) -> str:
 
 
 def of_let(name: str, values: Mapping[str, Expr]) -> str:
-    """A name with the value that it has."""
+    """A name with its value."""
     value = values.get(name, UNKNOWN)
     return f"`let {name}`" if value == UNKNOWN else f"`let {name} = {spell(value)}`"

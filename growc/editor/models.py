@@ -1,7 +1,7 @@
-"""The model that a recipe names in a comment, `# model: PATH`: its axes, inspected in a process of its own.
+"""The model that a recipe names in a comment, `# model: PATH`: its axes, inspected in a separate process.
 
-A model is inspected once as long as its file stays as it is. Nothing waits for it: a question before it is
-done is answered by that.
+A model is inspected once until its file changes. Nothing waits for the inspection: a question during it is
+answered by a sentence that says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMED = re.compile(r"\s*model:\s*(\S.*?)\s*")
 
 @dataclass(frozen=True)
 class Model:
-    """A path as the recipe names it, where that leads, and where the comment stands."""
+    """A model named in a comment: its path as written, the resolved path, and the comment's span."""
 
     name: str
     path: Path
@@ -34,59 +34,62 @@ class Model:
 def model_of(reading: Reading) -> Model | None:
     """The model that the first comment of this kind names; its path is relative to the recipe."""
     for item in reading.items:
-        if isinstance(item, Comment) and (found := NAMED.fullmatch(item.text)):
-            path = os.path.normpath(reading.source.folder.absolute() / found[1])
-            return Model(found[1], Path(path), item.span)
+        if isinstance(item, Comment) and (match := NAMED.fullmatch(item.text)):
+            path = os.path.normpath(reading.source.folder.absolute() / match[1])
+            return Model(match[1], Path(path), item.span)
     return None
 
 
 State = tuple[tuple[int, int], ...]
-"""When the files of a model were changed last, and how large they are."""
+"""The times of the last changes of a model's files, and their sizes."""
 
 
 def state_of(path: Path) -> State | None:
-    """What tells whether a model has changed; None where there is nothing. A folder is the files in it."""
+    """The state by which changes of a model are noticed: that of its file, or of all files in its folder.
+
+    None if nothing is there.
+    """
     try:
         files = [file for file in sorted(path.iterdir()) if file.is_file()] if path.is_dir() else [path]
-        found = [file.stat() for file in files]
+        stats = [file.stat() for file in files]
     except (OSError, ValueError):
         return None
-    return tuple((file.st_mtime_ns, file.st_size) for file in found)
+    return tuple((file.st_mtime_ns, file.st_size) for file in stats)
 
 
 @dataclass
 class Sizes:
-    """The axes of models by their paths."""
+    """The axes of models, by the models' paths."""
 
     command: tuple[str, ...] = (sys.executable, "-P", "-m", "growc", "inspect", "--json")
     known: dict[Path, tuple[State, str | dict[str, str]]] = field(default_factory=dict)
-    """What was found: the sizes of axes, or why there are none."""
+    """Results of inspections: the sizes of axes, or the reason why there are none."""
     running: dict[Path, subprocess.Popen[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     closed: bool = False
 
     def all(self, model: Model) -> str:
-        """What is known of a model, in a sentence."""
-        found = self.ask(model)
-        listed = found if isinstance(found, str) else ", ".join(f"{axis} {n}" for axis, n in found.items())
+        """A sentence on all axes of a model."""
+        sizes = self.ask(model)
+        listed = sizes if isinstance(sizes, str) else ", ".join(f"{axis} {n}" for axis, n in sizes.items())
         return listed or f"`{model.name}` has no axes with a name"
 
     def one(self, model: Model, axis: str) -> str:
-        """What is known of an axis, in a sentence."""
-        found = self.ask(model)
-        if isinstance(found, str):
-            return found
-        return f"{found[axis]} in `{model.name}`" if axis in found else f"`{model.name}` has no `{axis}`"
+        """A sentence on one axis of a model."""
+        sizes = self.ask(model)
+        if isinstance(sizes, str):
+            return sizes
+        return f"{sizes[axis]} in `{model.name}`" if axis in sizes else f"`{model.name}` has no `{axis}`"
 
     def ask(self, model: Model) -> str | dict[str, str]:
-        """The sizes of a model, or in a sentence why they are not known; begins to find them."""
+        """The sizes of a model, or a sentence why they are unknown. Starts an inspection if needed."""
         state = state_of(model.path)
         if state is None:
             return f"there is no `{model.name}`"
         with self.lock:
-            before, found = self.known.get(model.path, ((), ""))
-            if found and before == state:
-                return found
+            known_state, sizes = self.known.get(model.path, ((), ""))
+            if sizes and known_state == state:
+                return sizes
             if model.path not in self.running and not self.closed:
                 self._begin(model, state)
         return f"growc is reading `{model.name}`"
@@ -110,7 +113,7 @@ class Sizes:
             del self.running[model.path]
 
     def close(self) -> None:
-        """End what is running, and begin nothing more."""
+        """End running inspections, and start no more."""
         with self.lock:
             self.closed = True
             for process in self.running.values():
@@ -118,7 +121,7 @@ class Sizes:
 
 
 def _found(model: Model, output: str) -> str | dict[str, str]:
-    """What `growc inspect --json` said: sizes by axis, or the reason of its refusal."""
+    """The result of `growc inspect --json`: sizes by axis, or the reason of its refusal."""
     try:
         data = json.loads(output)
     except ValueError:

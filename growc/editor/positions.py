@@ -38,18 +38,18 @@ class Positions:
         return list(zip(starts, [*(end.start() for end in ends), len(self.text)], strict=True))
 
     def _units(self, start: int, end: int) -> int:
-        """The units of the encoding between two offsets."""
+        """The number of encoding units between two offsets."""
         codec, size = CODECS[PositionEncodingKind(self.encoding)]
         return len(self.text[start:end].encode(codec, "surrogatepass")) // size
 
     def position(self, offset: int) -> Position:
-        """Where an offset is; one amid a line's end is at the end of the line."""
+        """The position of an offset; an offset inside a line's end is moved to the end of the line."""
         line = bisect_right(self._lines, offset, key=lambda bounds: bounds[0]) - 1
         start, end = self._lines[line]
         return Position(line, self._units(start, min(offset, end)))
 
     def offset(self, position: Position) -> int:
-        """The offset of a position; one that is not in the text is taken to the nearest that is."""
+        """The offset of a position; a position outside of the text is moved to the nearest one in it."""
         if position.line >= len(self._lines):
             return len(self.text)
         start, end = self._lines[position.line]
@@ -57,10 +57,10 @@ class Positions:
         return start + bisect_left(offsets, position.character, key=lambda offset: self._units(start, offset))
 
     def range(self, start: int, end: int) -> Range:
-        """Two offsets as a range."""
+        """The range between two offsets."""
         return Range(self.position(start), self.position(end))
 
     @property
     def whole(self) -> Range:
-        """All of the text."""
+        """The range of the whole text."""
         return self.range(0, len(self.text))

@@ -1,4 +1,4 @@
-"""A recipe that is open in an editor: its text, and all that growc reads in it."""
+"""A recipe that is open in an editor: its text, and the results of reading it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from growc.resolve.resolve import read_file, resolve
 
 @dataclass(frozen=True)
 class Reading:
-    """What is read of a recipe, each thing once, when it is asked for.
+    """The results of reading a recipe, each computed once, on demand.
 
-    other: the text of an included recipe by its path; an editor gives what is open in it.
+    other: returns the text of an included recipe by its path; an editor returns the text that is open in it.
     """
 
     source: Source
@@ -32,12 +32,12 @@ class Reading:
 
     @property
     def resolved(self) -> Resolved:
-        """What the recipe says, as far as it can be made out."""
+        """The resolved recipe, as far as it can be resolved."""
         return self._resolved[0]
 
     @property
     def problems(self) -> Sequence[Diagnostic]:
-        """All that is wrong with it, and with what it includes."""
+        """All problems of the recipe and of those that it includes."""
         return self._resolved[1]
 
     @cached_property
@@ -46,12 +46,12 @@ class Reading:
 
     @property
     def recipe(self) -> Recipe:
-        """Its statements as they are written."""
+        """The recipe's statements as written."""
         return self._read[0]
 
     @property
     def mistakes(self) -> Sequence[Diagnostic]:
-        """What is wrong with its text alone."""
+        """Problems of the recipe's own text."""
         return self._read[1]
 
     @property
@@ -61,24 +61,27 @@ class Reading:
 
     @property
     def includes(self) -> Iterator[Include]:
-        """The recipes that it names."""
+        """The `include` statements of the recipe."""
         return (item for item in self.items if isinstance(item, Include))
 
     def around(self, offset: int) -> list[Node]:
-        """The nodes that an offset lies in or stands behind, the outermost first."""
-        found = []
+        """The nodes that contain an offset or end at it, the outermost first."""
+        nodes = []
         for item in self.recipe.body:
             for part in parts_of(item):
                 if isinstance(part, Node) and part.span.start <= offset <= part.span.end:
-                    found.append(part)
-        return found
+                    nodes.append(part)
+        return nodes
 
     def lets(self, offset: int) -> list[str]:
-        """The names that are known where a line begins."""
-        known = _lets(self.recipe.body, offset)
-        behind = any(include.span.end <= offset for include in self.includes)
+        """The names that are defined where a line begins."""
+        own_names = _lets(self.recipe.body, offset)
+        after_include = any(include.span.end <= offset for include in self.includes)
         defined = self.resolved.defined.items()
-        return [*known, *(name for name, span in defined if behind and span.source is not self.source)]
+        return [
+            *own_names,
+            *(name for name, span in defined if after_include and span.source is not self.source),
+        ]
 
 
 def _items(body: Sequence[Item]) -> Iterator[Item]:

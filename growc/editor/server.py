@@ -1,7 +1,7 @@
-"""The language server: what an editor asks, answered by what growc reads.
+"""The language server: requests of an editor, answered from growc's reading of recipes.
 
-The editor sends whole texts, which are short. Recipes are checked a moment after the last change, so that
-whoever types fast is not followed key by key.
+The editor sends whole texts, which are short. A recipe is checked a moment after its last change, so that
+fast typing does not cause a check for every key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from growc.system.limits import most
 from growc.version import __version__
 
 PAUSE = 0.01
-"""Seconds after a change until a recipe is checked, in which further changes may come."""
+"""Seconds from a change to the check of a recipe; further changes restart the pause."""
 
 
 class Editor:
@@ -47,28 +47,30 @@ class Editor:
 
     @property
     def encoding(self) -> Encoding:
-        """How positions are counted, as agreed with the editor."""
+        """The position encoding that was agreed with the editor."""
         return self.server.workspace.position_encoding or types.PositionEncodingKind.Utf16
 
     def reading(self, uri: str) -> Reading | None:
-        """What is read of a recipe that is open; None where it is not."""
+        """The reading of an open recipe; None if it is not open."""
         document = self.server.workspace.get_text_document(uri)
-        if document.version is None:  # pygls would read the file
+        if document.version is None:  # the document is not open; pygls would read the file
             return None
-        text, known = document.source, self.readings.get(uri)
-        if known is None or known.source.text != text:
-            known = self.readings[uri] = Reading(Source(name_of(uri), text), self.text_at)
-        return known
+        text, current = document.source, self.readings.get(uri)
+        if current is None or current.source.text != text:
+            current = self.readings[uri] = Reading(Source(name_of(uri), text), self.text_at)
+        return current
 
     def text_at(self, path: Path) -> str:
-        """The text of an included recipe: as it is open, else as it is stored."""
+        """The text of an included recipe: as open in the editor, else as stored."""
         for document in self.server.workspace.text_documents.values():
             if os.path.normpath(name_of(document.uri)) == os.path.normpath(path):
                 return str(document.source)
         return read_file(path)
 
     def changed(self, uri: str, stored: bool = False) -> None:
-        """Check a recipe, and those that include it; with `stored` all of them, for any file may be new."""
+        """Check a recipe and those that include it; with `stored` all recipes, since any file may have
+        changed.
+        """
         name = os.path.normpath(name_of(uri))
         for other, reading in list(self.readings.items()):
             included = {os.path.normpath(source.name) for source in reading.resolved.included}
@@ -78,41 +80,41 @@ class Editor:
         self.check_soon(uri)
 
     def check_soon(self, uri: str) -> None:
-        """Check a recipe when no change has come for a moment."""
+        """Check a recipe once no change has come for a moment."""
         if uri in self.waiting:
             self.waiting.pop(uri).cancel()
         self.waiting[uri] = asyncio.get_running_loop().call_later(PAUSE, self.check, uri)
 
     def check(self, uri: str) -> None:
-        """Tell the editor what is wrong with a recipe."""
+        """Send the editor the problems of a recipe."""
         self.waiting.pop(uri, None)
         if (reading := self.reading(uri)) is None:
             return
         version = self.server.workspace.get_text_document(uri).version
-        with (wall := Attempt()):
-            found = diagnostics(reading, self.encoding, address)
-            published = types.PublishDiagnosticsParams(uri, found, version)
+        with (attempt := Attempt()):
+            problems = diagnostics(reading, self.encoding, address)
+            published = types.PublishDiagnosticsParams(uri, problems, version)
             self.server.text_document_publish_diagnostics(published)
-        if wall.error:
-            message = f"this is a bug in growc ({type(wall.error).__name__}): the recipe was not checked"
-            told = types.ShowMessageParams(types.MessageType.Error, message)
-            self.server.window_show_message(told)
+        if attempt.error:
+            message = f"this is a bug in growc ({type(attempt.error).__name__}): the recipe was not checked"
+            notice = types.ShowMessageParams(types.MessageType.Error, message)
+            self.server.window_show_message(notice)
 
     def prepare(self, uri: str) -> None:
-        """Begin to read the model that a recipe names."""
+        """Begin to inspect the model that a recipe names."""
         reading = self.reading(uri)
         if reading and (model := model_of(reading)):
             self.sizes.ask(model)
 
     def close(self, uri: str) -> None:
-        """A recipe is open no longer: it has no diagnostics."""
+        """Forget a recipe that was closed, and remove its diagnostics."""
         self.readings.pop(uri, None)
         self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
 
     def place(
         self, document: types.TextDocumentIdentifier, position: types.Position
     ) -> tuple[Reading, Positions, int] | None:
-        """The recipe that is asked about, and the offset in it."""
+        """The recipe of a request, and the offset in it; None if it is not open or too long."""
         reading = self.reading(document.uri)
         if reading is None or len(reading.source.text) > most("recipe_bytes"):
             return None
@@ -120,10 +122,10 @@ class Editor:
         return reading, places, places.offset(position)
 
     def complete(self, asked: types.CompletionParams) -> list[types.CompletionItem]:
-        """What may stand at a place."""
-        if (found := self.place(asked.text_document, asked.position)) is None:
+        """The completions at a place."""
+        if (request := self.place(asked.text_document, asked.position)) is None:
             return []
-        reading, places, offset = found
+        reading, places, offset = request
         begin = started(reading.source, offset)
         snippets = _takes_snippets(self.server.client_capabilities)
         return [
@@ -142,26 +144,28 @@ class Editor:
         ]
 
     def hover(self, asked: types.HoverParams) -> types.Hover | None:
-        """What stands at a place, in words."""
-        if (found := self.place(asked.text_document, asked.position)) is None:
+        """The description of the word at a place."""
+        if (request := self.place(asked.text_document, asked.position)) is None:
             return None
-        reading, places, offset = found
-        if (said := hover(reading, offset, self.sizes)) is None:
+        reading, places, offset = request
+        if (description := hover(reading, offset, self.sizes)) is None:
             return None
-        text, span = said
+        text, span = description
         contents = types.MarkupContent(types.MarkupKind.PlainText, text)
         return types.Hover(contents, places.range(span.start, span.end))
 
     def definition(self, asked: types.DefinitionParams) -> types.Location | None:
-        """Where what stands at a place is defined."""
-        found = self.place(asked.text_document, asked.position)
-        span: Span | None = definition(found[0], found[2]) if found else None
-        if found and span and span.source == found[0].source:
-            return types.Location(asked.text_document.uri, found[1].range(span.start, span.end))
+        """The place where the word at a place is defined."""
+        request = self.place(asked.text_document, asked.position)
+        span: Span | None = definition(request[0], request[2]) if request else None
+        if request and span and span.source == request[0].source:
+            return types.Location(asked.text_document.uri, request[1].range(span.start, span.end))
         return location(span, self.encoding, address) if span else None
 
     def format(self, asked: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-        """The recipe as `growc fmt` writes it; nothing where it has mistakes, which the diagnostics say."""
+        """The edits that format a recipe as `growc fmt` does; None if it has mistakes, which are shown as
+        diagnostics.
+        """
         reading = self.reading(asked.text_document.uri)
         if reading is None or reading.mistakes:
             return None
@@ -171,12 +175,12 @@ class Editor:
 
 
 def name_of(uri: str) -> str:
-    """The name of a recipe: its path, where it has one."""
+    """The name of a recipe: its path if it has one."""
     return to_fs_path(uri) or uri
 
 
 def address(source: Source) -> str | None:
-    """The URI of a file."""
+    """The URI of a source's file."""
     uri: str | None = from_fs_path(str(Path(source.name).absolute()))
     return uri
 
@@ -188,57 +192,62 @@ def _takes_snippets(capabilities: types.ClientCapabilities) -> bool:
 
 
 def server() -> tuple[LanguageServer, Editor]:
-    """A server that is not started, and what it knows of the editor."""
-    made = LanguageServer("growc", __version__, types.TextDocumentSyncKind.Full)
-    editor = Editor(made)
+    """A server that is not started, and its record of the editor."""
+    language_server = LanguageServer("growc", __version__, types.TextDocumentSyncKind.Full)
+    editor = Editor(language_server)
 
-    @made.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    @language_server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     def opened(asked: types.DidOpenTextDocumentParams) -> None:
         editor.changed(asked.text_document.uri)
         editor.prepare(asked.text_document.uri)
 
-    @made.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    @language_server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def changed(asked: types.DidChangeTextDocumentParams) -> None:
         editor.changed(asked.text_document.uri)
 
-    @made.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    @language_server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     def saved(asked: types.DidSaveTextDocumentParams) -> None:
         editor.changed(asked.text_document.uri, stored=True)
         editor.prepare(asked.text_document.uri)
 
-    @made.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    @language_server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(asked: types.DidCloseTextDocumentParams) -> None:
         editor.close(asked.text_document.uri)
 
-    @made.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[" ", '"', "/"]))
+    @language_server.feature(
+        types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[" ", '"', "/"])
+    )
     def completion(asked: types.CompletionParams) -> list[types.CompletionItem]:
         return editor.complete(asked)
 
-    @made.feature(types.TEXT_DOCUMENT_HOVER)
+    @language_server.feature(types.TEXT_DOCUMENT_HOVER)
     def hovered(asked: types.HoverParams) -> types.Hover | None:
         return editor.hover(asked)
 
-    @made.feature(types.TEXT_DOCUMENT_DEFINITION)
+    @language_server.feature(types.TEXT_DOCUMENT_DEFINITION)
     def defined(asked: types.DefinitionParams) -> types.Location | None:
         return editor.definition(asked)
 
-    @made.feature(types.TEXT_DOCUMENT_FORMATTING)
+    @language_server.feature(types.TEXT_DOCUMENT_FORMATTING)
     def formatted(asked: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
         return editor.format(asked)
 
-    return made, editor
+    return language_server, editor
 
 
 def serve(stdin: BinaryIO, stdout: BinaryIO) -> None:
-    """Serve an editor on two streams until it goes away. Where a signal interrupts that, a thread that waits
-    for the editor is left behind.
+    """Serve an editor on two streams until it disconnects.
+
+    If a signal interrupts this, a thread that waits for the editor remains.
     """
-    made, editor = server()
-    made.protocol.set_writer(StdoutWriter(stdout))
+    language_server, editor = server()
+    language_server.protocol.set_writer(StdoutWriter(stdout))
     reader = StdinAsyncReader(stdin, ThreadPoolExecutor(1))
-    failed = made.report_server_error
+    on_error = language_server.report_server_error
     try:
-        with contextlib.suppress(BrokenPipeError, SystemExit):  # the editor is gone, or says `exit`
-            asyncio.run(run_async(threading.Event(), reader, made.protocol, error_handler=failed))
+        with contextlib.suppress(BrokenPipeError, SystemExit):  # the editor has disconnected or sent `exit`
+            asyncio.run(
+                run_async(threading.Event(), reader, language_server.protocol, error_handler=on_error)
+            )
     finally:
         editor.sizes.close()

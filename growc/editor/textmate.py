@@ -1,4 +1,4 @@
-"""The colours of words, as editors of the TextMate family read them: made of the language's own words."""
+"""The colours of words for editors that read TextMate grammars, derived from the language's own words."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _match(name: str, pattern: str) -> dict[str, Json]:
 
 
 def _one_of(words: Iterable[str]) -> str:
-    """A pattern of whole words, the longest first."""
+    """A pattern that matches whole words; longer words come first."""
     return rf"\b(?:{'|'.join(map(re.escape, sorted(words, key=lambda word: (-len(word), word))))})\b"
 
 

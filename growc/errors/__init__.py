@@ -1,1 +1,1 @@
-"""Diagnostics with codes, and what every floor stands on: sources, JSON, printable text, regular files."""
+"""Diagnostics with codes, and shared basics: sources, JSON, printable text, regular files."""

@@ -1,4 +1,4 @@
-"""Calls with wrong arguments, told in the words of the command line."""
+"""Report calls with wrong arguments in the words of the command line."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ Made = TypeVar("Made")
 
 
 def telling(function: Callable[P, Made]) -> Callable[P, Made]:
-    """The function, with GrowError (G200) where it is called with names that it does not have, or without
-    arguments that it needs.
+    """The function with checked arguments.
+
+    GrowError (G200) is raised if it is called with unknown names or without required arguments.
     """
 
     @wraps(function)
@@ -36,13 +37,13 @@ def telling(function: Callable[P, Made]) -> Callable[P, Made]:
 
 
 def joined(first: Callable[..., object], *others: Callable[..., object]) -> inspect.Signature:
-    """The signature of a function that does what several do: the arguments of the first, and the options
-    that others have beside.
+    """The signature of a function that combines several: the first one's arguments, and further options of
+    the others.
     """
     signature = inspect.signature(first)
-    found = dict(signature.parameters)
+    parameters = dict(signature.parameters)
     for other in others:
         for name, parameter in inspect.signature(other).parameters.items():
             if parameter.default is not parameter.empty:
-                found.setdefault(name, parameter.replace(kind=parameter.KEYWORD_ONLY))
-    return signature.replace(parameters=sorted(found.values(), key=lambda one: one.kind))
+                parameters.setdefault(name, parameter.replace(kind=parameter.KEYWORD_ONLY))
+    return signature.replace(parameters=sorted(parameters.values(), key=lambda one: one.kind))

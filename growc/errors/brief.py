@@ -1,4 +1,4 @@
-"""Short reprs: what a notebook or a debugger shows of an object is one line, whatever hangs on it."""
+"""Short reprs: an object is shown as one line in a notebook or debugger, whatever it holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT, FIELDS = 60, 12
 
 
 def brief(thing: object) -> str:
-    """`Name(field=value, …)`: numbers and short texts as they are, of all else what it is and how much."""
+    """A repr `Name(field=value, …)`. Numbers and short texts are shown; all else by type and size."""
     names = [f.name for f in fields(thing)] if is_dataclass(thing) else []
     shown = [f"{name}={_shown(getattr(thing, name, None))}" for name in names[:FIELDS]]
     more = [f"… {len(names) - FIELDS} more"] if len(names) > FIELDS else []

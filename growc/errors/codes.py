@@ -1,8 +1,8 @@
-"""Every error code: its title, its exit status, and the page that `growc explain CODE` prints.
+"""The error codes: the title and exit status of each, and the page that `growc explain CODE` prints.
 
-G1xx is syntax and G2xx what is wrong without looking at a model (both exit 2); G3xx a model that cannot be
-read or cannot become what is asked (3); G4xx a judgement that failed (1); G5xx what the system refused (4);
-G900 an internal error (70). The pages are pages.md.
+G1xx is wrong syntax, and G2xx an error found without looking at a model (both exit 2). G3xx is a model that
+cannot be read or cannot become what is asked (3). G4xx is a judgement that failed (1), G5xx a refusal of the
+system (4), and G900 an internal error (70). The pages are in pages.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Code:
-    """What a code stands for."""
+    """The meaning of a code."""
 
     title: str
     status: int

@@ -1,4 +1,4 @@
-"""What went wrong, as data; and the one renderer of every error that growc shows."""
+"""Errors as data, and the one renderer of every error that growc shows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Diagnostic:
 
 
 class Attempt:
-    """A wall around code from elsewhere, which may raise anything: afterwards `error` says what it raised."""
+    """A context that catches every exception of foreign code; afterwards `error` holds the exception."""
 
     error: Exception | None = None
 
@@ -52,7 +52,7 @@ class Attempt:
 
 
 class GrowError(Exception):
-    """Everything that was found wrong in one go; at least one diagnostic, in the order of reading."""
+    """All problems found in one go: at least one diagnostic, in the order of reading."""
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
         if not diagnostics:
@@ -61,12 +61,12 @@ class GrowError(Exception):
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What was found, in the order of reading."""
+        """The problems, in the order of reading."""
         return self.args
 
     @property
     def exit_status(self) -> int:
-        """The status of the command line: of several, the lowest of 2 and 3."""
+        """The exit status of the command line; of several, the lowest of 2 and 3."""
         statuses = [CODES[diagnostic.code].status for diagnostic in self.diagnostics]
         return min((status for status in statuses if status in (2, 3)), default=statuses[0])
 
@@ -75,7 +75,7 @@ class GrowError(Exception):
 
 
 def concealed(diagnostic: Diagnostic) -> Diagnostic:
-    """The diagnostic without any words of a text that is not to be shown, and without their length."""
+    """The diagnostic without words of a private text, and without their length."""
     title, span = CODES[diagnostic.code].title, diagnostic.span
     if span is None or not span.source.private or diagnostic.message == title:
         return diagnostic
@@ -85,7 +85,7 @@ def concealed(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def explain(code: str) -> str:
-    """What `growc explain CODE` prints. Raises GrowError (G200) where there is no such code."""
+    """The text that `growc explain CODE` prints. Raises GrowError (G200) if there is no such code."""
     if code not in CODES:
         known = f"the codes are {', '.join(sorted(CODES))}"
         raise GrowError(Diagnostic("G200", f"there is no error code `{code}`", notes=(known,)))
@@ -104,7 +104,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def to_json(diagnostic: Diagnostic) -> dict[str, Json]:
-    """The diagnostic as the command line's `--json` shows it; related places are notes.
+    """The diagnostic in the command line's `--json` output; related places become notes.
 
     The end is the place behind the last character that is meant.
     """
@@ -124,13 +124,13 @@ def to_json(diagnostic: Diagnostic) -> dict[str, Json]:
 
 
 def error_object(error: GrowError) -> dict[str, Json]:
-    """What `--json` prints for a command that failed: the first error, and all of them."""
+    """The `--json` output of a command that failed: the first error, and all errors."""
     errors = [to_json(diagnostic) for diagnostic in error.diagnostics]
     return {"error": errors[0], "errors": errors}
 
 
 class Ink(NamedTuple):
-    """The escape sequences of a rendering; all empty where there is to be no colour."""
+    """The escape sequences of a rendering; all are empty without colour."""
 
     bold: str = ""
     error: str = ""
@@ -145,11 +145,11 @@ Mark = tuple[Span, str, str]
 
 
 LONGEST = 400
-"""Characters of a line that are shown; people write shorter ones."""
+"""The most characters of a line that are shown; people write shorter lines."""
 
 
 def render(diagnostic: Diagnostic, color: bool = False) -> str:
-    """The diagnostic as a person reads it, in the shape that rustc has made familiar.
+    """The diagnostic as text for people, in the form that rustc made familiar.
 
     The words meant are underlined with `^`, related places with `-`; lines between them are left out.
     """
@@ -171,7 +171,7 @@ def render(diagnostic: Diagnostic, color: bool = False) -> str:
 
 
 def _in_order(marks: list[Mark]) -> list[Mark]:
-    """The primary mark's source first, and within a source in the order of reading."""
+    """The marks with the primary mark's source first, and within a source in the order of reading."""
     names = [span.source.name for span, _, _ in marks]
     return sorted(marks, key=lambda mark: (names.index(mark[0].source.name), mark[0].start, mark[2] == "-"))
 
@@ -200,12 +200,12 @@ def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: st
 
 
 def _short(message: str) -> str:
-    """A message that names things from a file, cut where a person has read enough."""
+    """A message, cut if it is very long; it may contain names from a file."""
     return message if len(message) <= 2 * LONGEST else f"{message[: 2 * LONGEST]} …"
 
 
 def _around(line: str, first: int) -> tuple[str, int]:
-    """A line, or of one that is too long what stands around a column; and the column in that."""
+    """A line and a column in it; a line that is too long is cut around the column."""
     start = max(0, first - LONGEST // 2) if len(line) > LONGEST else 0
     shown = line[start : start + LONGEST]
     dots = "… " if start else ""
@@ -213,7 +213,7 @@ def _around(line: str, first: int) -> tuple[str, int]:
 
 
 def _visible(text: str) -> str:
-    """The text with its tabs spread out, and with a sign in the place of what a terminal would obey."""
+    """The text with tabs expanded, and with a sign in place of characters that control a terminal."""
     cells = ""
     for character in text:
         if character == "\t":
@@ -228,12 +228,12 @@ def _width(text: str) -> int:
 
 
 def _cell(character: str) -> int:
-    """The columns of a terminal that a character takes: wide ones two, combining ones none."""
+    """The number of terminal columns of a character: wide ones take two, combining ones none."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 def wrong(message: str, remedy: str = "") -> GrowError:
-    """A mistake in the command line."""
+    """The error for a mistake in the command line."""
     return GrowError(Diagnostic("G200", message, help=remedy))

@@ -1,4 +1,4 @@
-"""JSON as Python has it, and readers of it, which raise TypeError where something else stands there."""
+"""JSON as Python values, and readers that raise TypeError for other types."""
 
 from __future__ import annotations
 
@@ -21,44 +21,49 @@ def _a(kind: type[T], data: object) -> T:
 
 
 def fields(data: Json) -> Mapping[str, Json]:
-    """An object."""
+    """The value as an object. Raises TypeError otherwise."""
     return _a(dict, data)
 
 
 def items(data: Json) -> Sequence[Json]:
-    """A list."""
+    """The value as a list. Raises TypeError otherwise."""
     return data if isinstance(data, tuple) else _a(list, data)
 
 
 def text(data: Json) -> str:
-    """A string."""
+    """The value as a string. Raises TypeError otherwise."""
     return _a(str, data)
 
 
 def whole(data: Json) -> int:
-    """A whole number."""
+    """The value as a whole number. Raises TypeError otherwise."""
     return _a(int, data)
 
 
 def real(data: Json) -> float:
-    """A number."""
+    """The value as a real number. Raises TypeError otherwise."""
     return float(data) if isinstance(data, int) else _a(float, data)
 
 
 def wholes(data: Json) -> tuple[int, ...]:
-    """A list of whole numbers."""
+    """The value as a list of whole numbers. Raises TypeError otherwise."""
     return tuple(map(whole, items(data)))
 
 
 def texts(data: Json) -> tuple[str, ...]:
-    """A list of strings."""
+    """The value as a list of strings. Raises TypeError otherwise."""
     return tuple(map(text, items(data)))
 
 
 def record(make: Callable[..., T], data: Json, **given: object) -> T:
-    """A dataclass of an object: each field that is not `given` is read by its type, or has its default."""
-    found, kinds = fields(data), _kinds(make)
-    read = {name: _read(kinds[name], found[name]) for name in kinds if name in found and name not in given}
+    """A dataclass made from an object.
+
+    Each field that is not `given` is read by its type, or has its default.
+    """
+    entries, kinds = fields(data), _kinds(make)
+    read = {
+        name: _read(kinds[name], entries[name]) for name in kinds if name in entries and name not in given
+    }
     return make(**read, **given)
 
 
@@ -73,10 +78,12 @@ def _read(kind: object, data: Json) -> object:
     if origin is UnionType:
         return None if data is None else _read(parts[0], data)
     if origin is tuple:
-        return tuple(_read(parts[0], one) for one in items(data))
+        return tuple(_read(parts[0], element) for element in items(data))
     if origin is Mapping:
-        return {name: _read(parts[1], one) for name, one in fields(data).items()}
-    numpy = sys.modules.get("numpy")  # which a type with arrays has imported, and `growc --help` has not
+        return {name: _read(parts[1], element) for name, element in fields(data).items()}
+    numpy = sys.modules.get(
+        "numpy"
+    )  # a type with arrays has imported it; not importing it here keeps `growc --help` fast
     if numpy is not None and origin is numpy.ndarray:
         return numpy.asarray(items(data), dtype=get_args(parts[1])[0])
     if origin is Literal or kind is float:

@@ -1,12 +1,12 @@
-"""Text from elsewhere as a terminal may be given it: names in models and recipes, reasons of libraries."""
+"""Make text from elsewhere safe for a terminal: names in models and recipes, error messages of libraries."""
 
 from __future__ import annotations
 
 import unicodedata
 
 UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-"""Categories of characters that a terminal obeys, or that hide or reorder others: ESC, bidi marks, halves of
-surrogate pairs.
+"""Categories of characters that control a terminal, or hide or reorder others: ESC, bidi marks, lone
+surrogates.
 """
 
 
@@ -29,7 +29,7 @@ def _escape(character: str) -> str:
 
 
 def size_of(n: int) -> str:
-    """A number of bytes, decimal: 1.42 GB."""
+    """A number of bytes as text with a decimal unit: 1.42 GB."""
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if n >= size:
             return f"{n / size:.2f} {unit}" if n < 10**16 else f"{n / size:.0e} {unit}"

@@ -1,12 +1,14 @@
-"""How a long step tells how far it is."""
+"""The interface through which long steps report their progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 Progress = Callable[[str, int, int], None]
-"""(what is being done, done so far, of how much); a total of 0 means that it is not known."""
+"""Called with (the current step, the amount done, the total amount); a total of 0 means that it is
+unknown.
+"""
 
 
 def quiet(phrase: str, done: int, total: int) -> None:
-    """Says nothing of the progress."""
+    """Report no progress."""

@@ -1,4 +1,4 @@
-"""Which files may be opened: regular ones, and of the names found inside a file, those that stay with it."""
+"""Check which files may be opened: regular ones, and of names inside a file, only those in its own folder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ KINDS = (
 
 
 def irregular(path: Path) -> str:
-    """Why what stands at a path is no regular file (`a named pipe`); nothing where it is one or is not there.
+    """The kind of a path that is no regular file (`a named pipe`); empty if it is one or does not exist.
 
-    Nothing is opened: a named pipe would wait for its other end.
+    The path is not opened: a named pipe would wait for its other end.
     """
     try:
         mode = path.stat().st_mode
@@ -32,7 +32,7 @@ def irregular(path: Path) -> str:
 
 
 def require_path(path: str | Path, role: str) -> None:
-    """Raise GrowError (G200) for what is no path on any system."""
+    """Raise GrowError (G200) for a value that is no path on any system."""
     if not isinstance(path, str | Path):
         raise wrong(f"{role} is no path: it is of type {type(path).__name__}")
     if "\0" in os.fspath(path):
@@ -40,18 +40,18 @@ def require_path(path: str | Path, role: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says; the system's own reason where it has one."""
-    said = (error.strerror or "").lower() if isinstance(error, OSError) else ""
-    lines = [line.strip() for line in (said or str(error)).splitlines() if line.strip()]
+    """The first line of an error's message; for an error of the system, its reason."""
+    reason = (error.strerror or "").lower() if isinstance(error, OSError) else ""
+    lines = [line.strip() for line in (reason or str(error)).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
 @contextlib.contextmanager
 def foreign(path: Path, kind: str, code: str = "G310") -> Iterator[None]:
-    """The wall around every parser of a file from elsewhere: whatever it raises is a fault of the file.
+    """In this context, every exception of a parser of a foreign file becomes a GrowError about the file.
 
-    kind: what the file was to be (`an ONNX model`). Raises GrowError with this code, and before anything is
-    opened where the path leads to no regular file.
+    kind: the expected kind of file (`an ONNX model`). Raises GrowError with this code, and does so before
+    anything is opened if the path leads to no regular file.
     """
     if reason := irregular(path):
         raise GrowError(Diagnostic(code, f"`{path}` is {reason}, and no file"))
@@ -65,15 +65,15 @@ def foreign(path: Path, kind: str, code: str = "G310") -> Iterator[None]:
 
 
 def companion(owner: Path, name: str) -> Path:
-    """The real path of the file that `owner` calls `name` and is made of, which need not be there.
+    """The real path of a file that `owner` names as a part of it; the file need not exist.
 
-    A model from elsewhere names no other file of this machine (`stays_with`). Raises GrowError (G310) for
-    what lies outside, or is no regular file.
+    A foreign model must not name other files of this machine (see `stays_with`). Raises GrowError (G310) for
+    a path outside of the folder, or one that is no regular file.
     """
     try:
         places = [Path(os.path.realpath(Path(folder, name))) for folder in _folders(owner)]
         place = next((p for p in places if p.exists()), places[0])
-    except (OSError, ValueError) as error:  # too long, or with a zero byte
+    except (OSError, ValueError) as error:  # the name is too long or has a zero byte
         raise _stray(owner, name, "which is no path") from error
     if not stays_with(owner, place):
         raise _stray(owner, name, "which lies outside of its folder")
@@ -83,10 +83,10 @@ def companion(owner: Path, name: str) -> Path:
 
 
 def stays_with(owner: Path, place: Path) -> bool:
-    """Whether a file or folder really lies in the folder of `owner`, or below it.
+    """Whether a file or folder really is in the folder of `owner`, or below it.
 
-    That is its folder as it is named, and the one where it really stands: a cache of downloads keeps models
-    and data as symbolic links to one folder.
+    Both the folder as named and its real folder count: a cache of downloads keeps models and data as symbolic
+    links to one folder.
     """
     real = os.path.realpath(place)
     return any(os.path.commonpath((folder, real)) == folder for folder in _folders(owner))

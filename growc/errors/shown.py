@@ -1,6 +1,6 @@
-"""What a person sees of a result in Python: the lines that the command line prints.
+"""The display of a result in Python: the lines that the command line prints.
 
-Results are of all floors, and their lines are made on the topmost one: growc's `__init__` names the module.
+Results come from all floors. Their lines are made on the topmost floor; growc's `__init__` names the module.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ INKS = (
     (re.compile(r"^warning:"), "\033[1;33m", "#b58900"),
     (re.compile(r"^( *help:|note:|[A-Z]\w+:)"), "\033[1m", "inherit;font-weight:bold"),
 )
-"""What stands at the start of a line, its colour on a terminal, and that on a page, light or dark; the first
-that fits is taken.
-"""
+"""Starts of lines with their colours on a terminal and on a page, light or dark; the first match is used."""
 
 rendered_in: list[str] = []
-"""The modules that say how results look; they register them with `lines_of`."""
+"""The modules that define how results are shown; they register functions with `lines_of`."""
 
 
 @singledispatch
@@ -39,14 +37,14 @@ def lines_of(result: object) -> Iterable[str]:
 
 
 class Shown:
-    """A result that a person looks at: as text, and in a notebook."""
+    """A result for people: shown as text, and in a notebook."""
 
     def __str__(self) -> str:
-        """What the command line prints of it."""
+        """The text that the command line prints for the result."""
         return "\n".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        """The same for a notebook. Names come from models and files: none of them is markup."""
+        """The result for a notebook. Names from models and files are escaped."""
         lines = "\n".join(map(_marked, _lines(self)))
         return f'<pre style="white-space:pre;overflow-x:auto">{lines}</pre>'
 
@@ -58,10 +56,13 @@ def _lines(result: object) -> Iterable[str]:
 
 
 def colored(line: str, ink: Callable[[str, str, str], str], plain: Callable[[str], str] = str) -> str:
-    """A line whose start has a colour. ink: makes it of the start, and its two colours; plain: the rest."""
+    """A line with a coloured start.
+
+    ink: formats the start with its two colours. plain: formats the rest.
+    """
     for pattern, terminal, page in INKS:
-        if found := pattern.match(line):
-            return ink(found[0], terminal, page) + plain(line[found.end() :])
+        if match := pattern.match(line):
+            return ink(match[0], terminal, page) + plain(line[match.end() :])
     return plain(line)
 
 

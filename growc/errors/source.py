@@ -1,4 +1,4 @@
-"""Where text comes from: named sources, and spans of them."""
+"""The origin of text: named sources, and spans in them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Source:
     name: str
     text: str = field(repr=False)
     private: bool = False
-    """Whether nothing of the text is shown: an include may lead to a file that is no recipe."""
+    """Whether no part of the text may be shown, since an include may lead to a file that is no recipe."""
 
     @property
     def folder(self) -> Path:
-        """What paths in this text are relative to; the working directory where it is not a file."""
+        """The folder to which paths in the text are relative; the working directory if it is no file."""
         return Path(self.name).parent
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -38,7 +38,7 @@ class Source:
         return line, max(offset - self._starts[line - 1], 0) + 1
 
     def line(self, number: int) -> str:
-        """The text of a line, from 1, without its end."""
+        """The text of a line, counted from 1, without its end."""
         start = self._starts[number - 1]
         end = LINE_END.search(self.text, start)
         return self.text[start : end.start() if end else len(self.text)]
@@ -51,7 +51,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of a source, by offsets; an empty one stands between two characters."""
+    """A range of characters in a source, by offsets; an empty one is between two characters."""
 
     source: Source
     start: int
@@ -59,17 +59,17 @@ class Span:
 
     @property
     def line(self) -> int:
-        """The line that it starts on, from 1."""
+        """The line on which the span starts, from 1."""
         return self.source.position(self.start)[0]
 
     @property
     def column(self) -> int:
-        """The column that it starts in, from 1, counted in characters."""
+        """The column in which the span starts, from 1, counted in characters."""
         return self.source.position(self.start)[1]
 
     @property
     def text(self) -> str:
-        """The characters that it covers."""
+        """The characters in the span."""
         return self.source.text[self.start : self.end]
 
     def __str__(self) -> str:
@@ -77,4 +77,4 @@ class Span:
 
 
 NOWHERE = Span(Source("", ""), 0, 0)
-"""The span of what was not written by anyone: a node that a program made."""
+"""The span of a node that no user wrote, but a program made."""

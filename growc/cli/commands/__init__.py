@@ -1,4 +1,4 @@
-"""The commands, a module each. One more is a module, and a name here."""
+"""The commands, one module each. A new command needs a module, and a name here."""
 
 from growc.cli.command import Command
 from growc.cli.commands.apply import APPLY
@@ -36,6 +36,6 @@ SHOWN = (
     COMPLETION,
     CLEAN,
 )
-"""In the order of `--help`."""
+"""The commands in the order of `--help`."""
 
 COMMANDS: dict[str, Command] = {one.name: one for one in SHOWN}

@@ -21,7 +21,7 @@ from growc.cli.output import say, say_json, waiting
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc apply`."""
     take_recipe(parser)
     parser.add_argument(
         "--prefix",
@@ -56,14 +56,14 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Write the model, and say how it went."""
+    """Write the model, and show the outcome."""
     from growc import api
     from growc.plans.plan_to_json import to_json
     from growc.render.terminal import applied_lines, outcome_data, plan_lines, verification_data
 
     sources, model = sources_and_model(options)
     with waiting() as advance:
-        done = api.apply(
+        applied = api.apply(
             sources,
             model,
             options.out,
@@ -86,14 +86,14 @@ def run(options: Namespace) -> int:
             ranks=options.ranks,
         )
     if options.json:
-        measured = None if done.verification is None else verification_data(done.verification)
-        result = to_json(done.plan) | {"written": str(done.written), "verification": measured}
-        if done.calibration is not None:
-            result |= {"calibration": outcome_data(done.calibration)}
-        result |= {"remarks": list(done.remarks)} if done.remarks else {}
-        say_json(result | ({"reason": done.reason} if done.reason else {}))
+        verification = None if applied.verification is None else verification_data(applied.verification)
+        result = to_json(applied.plan) | {"written": str(applied.written), "verification": verification}
+        if applied.calibration is not None:
+            result |= {"calibration": outcome_data(applied.calibration)}
+        result |= {"remarks": list(applied.remarks)} if applied.remarks else {}
+        say_json(result | ({"reason": applied.reason} if applied.reason else {}))
     else:
-        say(applied_lines(done))
+        say(applied_lines(applied))
     return 0
 
 

@@ -11,7 +11,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc check`."""
     parser.add_argument("recipes", nargs="*", metavar="RECIPE", help="files, or `-` for standard input")
     parser.add_argument(
         "-e", metavar="STATEMENT", action="append", default=[], help="a statement; all are one recipe"
@@ -20,7 +20,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Read recipes, and say whether they are fine."""
+    """Read recipes, and report their problems."""
     from growc.resolve.resolve import load
 
     names = [*options.recipes, *(["-e"] if options.e else [])]

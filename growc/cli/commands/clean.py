@@ -10,22 +10,22 @@ from growc.errors.printable import printable
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc clean`."""
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="default: here")
 
 
 def run(options: Namespace) -> int:
-    """Remove what is left behind."""
+    """Remove folders that killed runs left behind."""
     from growc.system.workshop import clean
 
-    found = clean(options.folder)
-    for folder in found.removed:
+    cleaned = clean(options.folder)
+    for folder in cleaned.removed:
         print(printable(f"removed `{folder}`"))
-    for folder, owner in found.busy.items():
+    for folder, owner in cleaned.busy.items():
         print(printable(f"`{folder}` stays: process {owner.process} works there"))
-    for folder in found.unsure:
+    for folder in cleaned.unsure:
         print(printable(f"`{folder}` stays: this file system has no locks, and its process may still live"))
-    if not (found.removed or found.busy or found.unsure):
+    if not (cleaned.removed or cleaned.busy or cleaned.unsure):
         print(printable(f"nothing was left behind in `{options.folder}`"))
     return 0
 

@@ -12,20 +12,20 @@ SHELLS = ("bash", "zsh", "tcsh", "fish")
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc completion`."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
 def run(options: Namespace) -> int:
-    """Print what the shell is to read."""
+    """Print the script that the shell reads."""
     import shtab
 
-    whole, commands = options.parsers
+    main_parser, commands = options.parsers
     for parser in commands.values():
         for action in parser._actions:
             if action.type is Path or not action.option_strings:
                 vars(action)["complete"] = shtab.FILE
-    sys.stdout.write(shtab.complete(whole, options.shell))
+    sys.stdout.write(shtab.complete(main_parser, options.shell))
     return 0
 
 

@@ -11,7 +11,7 @@ from growc.cli.output import say, say_json, waiting
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc diff`."""
     parser.add_argument("models", type=Path, nargs=2, metavar="MODEL", help="the first, and the second")
     parser.add_argument("--all", action="store_true", help="list every weight")
     take_home(parser)
@@ -19,7 +19,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Show what differs; 1 where anything does, as `diff` has it."""
+    """Show the differences; return 1 if there are any, as `diff` does."""
     from growc.checkpoint.files.homes import described_in
     from growc.files.hub import no_model
     from growc.render.difference import difference_data, difference_lines
@@ -30,12 +30,12 @@ def run(options: Namespace) -> int:
         if not model.exists():
             raise no_model(model)
     with waiting() as advance, described_in(before, options.home), described_in(after, options.home):
-        found = diff(before, after, progress=advance)
+        difference = diff(before, after, progress=advance)
     if options.json:
-        say_json(difference_data(found))
+        say_json(difference_data(difference))
     else:
-        say(difference_lines(found, everything=options.all))
-    return 0 if found.same else 1
+        say(difference_lines(difference, everything=options.all))
+    return 0 if difference.same else 1
 
 
 DIFF = Command(

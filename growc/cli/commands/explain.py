@@ -12,7 +12,7 @@ from growc.errors.source import Source
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc explain`."""
     parser.add_argument("what", nargs="+", metavar="MODEL AXIS | CODE")
     parser.add_argument("--all", action="store_true", help="list every weight of every layer")
 
@@ -34,8 +34,10 @@ def run(options: Namespace) -> int:
     axis = grammar.parse_expression(Source("AXIS", text))
     if not isinstance(axis, Name | TensorAxis):
         raise wrong(f"`{text}` is no axis")
-    found = inspect(local_model(model))
-    say(explain_lines(found, axis.name, named(axis.name, None, found.roles, found.axes), options.all))
+    analysis = inspect(local_model(model))
+    say(
+        explain_lines(analysis, axis.name, named(axis.name, None, analysis.roles, analysis.axes), options.all)
+    )
     return 0
 
 

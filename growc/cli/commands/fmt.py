@@ -13,7 +13,7 @@ from growc.errors.printable import printable
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc fmt`."""
     parser.add_argument(
         "recipes", nargs="+", metavar="RECIPE", help="files, or `-`: standard input to output"
     )

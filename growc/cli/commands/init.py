@@ -11,7 +11,7 @@ from growc.cli.output import say
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc init`."""
     parser.add_argument("model", type=Path, metavar="MODEL")
     take_out(parser, "default: standard output", name="FILE")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")

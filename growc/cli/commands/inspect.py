@@ -11,14 +11,14 @@ from growc.cli.output import say, say_json
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc inspect`."""
     parser.add_argument("model", type=Path, metavar="MODEL")
     take_captured_with(parser)
     take_json(parser)
 
 
 def run(options: Namespace) -> int:
-    """Show the axes."""
+    """Show the model's axes."""
     from growc.api import inspect
     from growc.render.flops import flops_data
     from growc.render.inspection import inspect_data
@@ -26,11 +26,11 @@ def run(options: Namespace) -> int:
     from growc.reports.flops import count
 
     model = local_model(options.model)
-    found = inspect(model, example_inputs=captured_with(options.inputs, model))
+    analysis = inspect(model, example_inputs=captured_with(options.inputs, model))
     if options.json:
-        say_json(inspect_data(found) | {"flops": flops_data(count(found))})
+        say_json(inspect_data(analysis) | {"flops": flops_data(count(analysis))})
     else:
-        say(inspected(found))
+        say(inspected(analysis))
     return 0
 
 

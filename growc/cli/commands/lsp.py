@@ -14,12 +14,12 @@ from growc.errors.diagnostic import wrong
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc lsp`."""
     parser.add_argument("--stdio", action="store_true", help="what editors say; there is no other way")
 
 
 def run(options: Namespace) -> int:
-    """Serve an editor until it goes away."""
+    """Serve an editor until it disconnects."""
     if find_spec("pygls") is None:
         raise wrong("the language server needs pygls, which is not installed", "install `growc[editor]`")
     if sys.stdin.isatty():
@@ -27,10 +27,10 @@ def run(options: Namespace) -> int:
         raise wrong("`growc lsp` is for an editor, which speaks with it over a pipe", remedy)
     from growc.editor.server import serve
 
-    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # so that nothing else is printed between messages
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # other output must not get between messages
     try:
-        serve(sys.stdin.buffer, own)
+        serve(sys.stdin.buffer, output)
     except KeyboardInterrupt:
         end_at_once(INTERRUPTED)
     return 0

@@ -13,7 +13,7 @@ from growc.errors.json_data import Json
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc measure`."""
     parser.add_argument("model", type=Path, metavar="MODEL")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", required=True, help="inputs to measure on")
     parser.add_argument("--samples", type=int, metavar="N", help="use the first N rows")
@@ -33,21 +33,27 @@ def run(options: Namespace) -> int:
         raise wrong("`--samples` is at least 1")
     model, inputs, samples, ranks = local_model(options.model), options.inputs, options.samples, options.ranks
     with waiting() as advance:
-        found = measurement(
+        measured = measurement(
             model, inputs, options.out, samples, force=options.force, progress=advance, ranks=ranks
         )
-        made = None
+        layer_profile = None
         if options.layers:
-            made = profile(
-                model, inputs, samples, out=options.out, layers=found.layers, progress=advance, ranks=ranks
+            layer_profile = profile(
+                model, inputs, samples, out=options.out, layers=measured.layers, progress=advance, ranks=ranks
             )
     if options.json:
-        data: dict[str, Json] = {"scores": {name: scores.tolist() for name, scores in found.scores.items()}}
-        layers = [layer_data(score) for score in found.layers]
-        say_json(data | ({"layers": layers} if made is None else profile_data(made)))
+        data: dict[str, Json] = {
+            "scores": {name: scores.tolist() for name, scores in measured.scores.items()}
+        }
+        layers = [layer_data(score) for score in measured.layers]
+        say_json(data | ({"layers": layers} if layer_profile is None else profile_data(layer_profile)))
     else:
-        lines = score_lines(found.scores) if made is None else profile_lines(made, model.name)
-        say([*lines, rate_line(found.samples, found.seconds)])
+        lines = (
+            score_lines(measured.scores)
+            if layer_profile is None
+            else profile_lines(layer_profile, model.name)
+        )
+        say([*lines, rate_line(measured.samples, measured.seconds)])
     return 0
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc plan`."""
     take_recipe(parser)
     take_captured_with(parser)
     take_home(parser)
@@ -67,23 +67,25 @@ def run(options: Namespace) -> int:
     from growc.verification.judge import judge_plan
 
     sources, model = sources_and_model(options)
-    reading = api.reading_of(sources, parameters(options))  # its own mistakes, before a model is captured
+    reading = api.reading_of(
+        sources, parameters(options)
+    )  # mistakes of the recipe come before the capture of a model
     printing = _printing(options)
     with waiting() as advance, described_in(model, options.home):
-        asked: Options = {
+        base_options: Options = {
             "example_inputs": captured_with(options.inputs, model),
             "config": decided(options),
             "progress": advance,
         }
-        resolved = settled(reading, parameters(options), model, **asked)
-        watched: Options = {**asked, "after": printing}
+        resolved = settled(reading, parameters(options), model, **base_options)
+        watched: Options = {**base_options, "after": printing}
         compilation = api.compile(resolved, model, **watched)
         before, after = before_and_after(compilation)
-        many = options.processes is not None
-        shared = loads(compilation, options.processes, options.bandwidth) if many else None
+        has_processes = options.processes is not None
+        process_loads = loads(compilation, options.processes, options.bandwidth) if has_processes else None
     if not options.json:
         *lines, tally = plan_lines(compilation.plan, everything=options.all)
-        lines += [change_line(before, after), *([] if shared is None else [load_line(shared)])]
+        lines += [change_line(before, after), *([] if process_loads is None else [load_line(process_loads)])]
         say([*lines, f"{tally} Nothing was written."])
     try:
         judge_plan(resolved.statements, compilation)
@@ -92,17 +94,17 @@ def run(options: Namespace) -> int:
         raise
     if options.json:
         counted: dict[str, Json] = {"before": flops_data(before), "after": flops_data(after)}
-        data = {} if shared is None else {"ranks": loads_data(shared)}
+        data = {} if process_loads is None else {"ranks": loads_data(process_loads)}
         say_json(to_json(compilation.plan) | {"flops": counted} | data)
     return 0
 
 
 def _printing(options: Namespace) -> After:
-    """What is called after each pass: prints what those that `--print-after` names made."""
+    """A callback after each pass that prints the results of those that `--print-after` names."""
     from growc.passes import PIPELINE
     from growc.render.passes import lines_after
 
-    names = [one.name for one in PIPELINE]
+    names = [compiler_pass.name for compiler_pass in PIPELINE]
     for name in options.print_after:
         if name not in (*names, "all"):
             near = nearest(name, names)
@@ -110,10 +112,10 @@ def _printing(options: Namespace) -> After:
             raise wrong(f"there is no pass `{name}`", f"did you mean `{near}`? {listed}" if near else listed)
     if options.print_after and options.json:
         raise wrong("`--print-after` prints text, and `--json` one object")
-    asked = names if "all" in options.print_after else options.print_after
+    printed = names if "all" in options.print_after else options.print_after
 
     def after(name: str, made: compilation.Source, filled: Sequence[str]) -> None:
-        if name in asked:
+        if name in printed:
             say(lines_after(name, made, filled))
 
     return after

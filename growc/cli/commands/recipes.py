@@ -20,7 +20,7 @@ TITLE = 30
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc recipes`."""
     parser.add_argument("recipe", nargs="?", metavar="NAME", help="print this recipe; default: list all")
     take_out(parser, "copy it, and the files it reads", name="FILE")
     parser.add_argument("--force", action="store_true", help="replace files that are there")
@@ -28,7 +28,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """List the recipes that growc brings along, or print or copy one."""
+    """List the recipes that growc ships, or print or copy one."""
     from growc.render.text import cut, table
     from growc.reports.shipped_recipes import recipe_named, recipes
 
@@ -36,20 +36,20 @@ def run(options: Namespace) -> int:
         if options.out is not None:
             raise wrong("`-o` copies one recipe, and none is named", "`growc recipes NAME -o FILE`")
         if options.json:
-            say_json({"recipes": [about(one) for one in recipes()]})
+            say_json({"recipes": [about(shipped) for shipped in recipes()]})
         else:
-            say(table((one.name, cut(one.title, TITLE), one.citation) for one in recipes()))
+            say(table((shipped.name, cut(shipped.title, TITLE), shipped.citation) for shipped in recipes()))
         return 0
-    found = recipe_named(options.recipe)
+    recipe = recipe_named(options.recipe)
     if options.out is None:
-        _print(found, options.json)
+        _print(recipe, options.json)
     else:
-        _copy(found, options.out, options.force, options.json)
+        _copy(recipe, options.out, options.force, options.json)
     return 0
 
 
 def about(one: ShippedRecipe) -> dict[str, Json]:
-    """What it is, as data."""
+    """Name, title and paper of a recipe, as data."""
     return {"name": one.name, "title": one.title, "paper": one.paper}
 
 
@@ -61,21 +61,24 @@ def _print(found: ShippedRecipe, as_json: bool) -> None:
 
 
 def _copy(found: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
-    """The recipe, and beside it the files that it reads; the recipe last. Nothing is written by halves."""
+    """Copy the files that a recipe reads, and then the recipe. Each file is written as a whole."""
     from growc.files.new_file import require_new, write_file
 
-    beside = {out.with_name(name): data for name, data in found.files.items()}
-    if out in beside:
+    needed_files = {out.with_name(name): data for name, data in found.files.items()}
+    if out in needed_files:
         raise wrong(f"the recipe reads `{out.name}`, so it cannot have that name itself")
-    for path in (*beside, out):
-        require_new(path, force or (path in beside and path.is_file() and path.read_bytes() == beside[path]))
-    for path, data in beside.items():
+    for path in (*needed_files, out):
+        require_new(
+            path,
+            force or (path in needed_files and path.is_file() and path.read_bytes() == needed_files[path]),
+        )
+    for path, data in needed_files.items():
         write_file(path, data)
     write_file(out, found.text.encode())
     if as_json:
-        say_json({"written": [str(path) for path in (*beside, out)]})
+        say_json({"written": [str(path) for path in (*needed_files, out)]})
         return
-    for path in beside:
+    for path in needed_files:
         say([f"copied `{path}`, which the recipe reads: your model needs its own in its place"])
     say([f"copied `{out}`"])
 

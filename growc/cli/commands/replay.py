@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc replay`."""
     parser.add_argument("record", type=Path, metavar="RECORD", help="a grown model, or its NAME.grown.json")
     parser.add_argument("model", metavar="MODEL", help="a model of the shapes that the record begins with")
     take_out(parser, "default: NAME.grown beside MODEL")
@@ -35,7 +35,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Do the growths again, and say how each went."""
+    """Carry out the growths again, and show the outcome of each."""
     from growc.api import Applied
     from growc.history import replay
     from growc.plans.plan_to_json import to_json
@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
             say([f"Growth {number} of {count}:", "", *plan_lines(plan), ""])
 
     with waiting() as advance:
-        done = replay(
+        applied = replay(
             options.record,
             local_model(options.model),
             options.out,
@@ -61,14 +61,14 @@ def run(options: Namespace) -> int:
             progress=advance,
             planned=planned,
         )
-    assert isinstance(done, Applied), "a model on disk is written"
+    assert isinstance(applied, Applied), "a model on disk is written"
     if not options.json:
-        say(applied_lines(done))
+        say(applied_lines(applied))
         return 0
-    measured = None if done.verification is None else verification_data(done.verification)
-    found: dict[str, Json] = {"plans": plans, "written": str(done.written), "verification": measured}
-    found |= {"remarks": list(done.remarks)} if done.remarks else {}
-    say_json(found | ({"reason": done.reason} if done.reason else {}))
+    verification = None if applied.verification is None else verification_data(applied.verification)
+    result: dict[str, Json] = {"plans": plans, "written": str(applied.written), "verification": verification}
+    result |= {"remarks": list(applied.remarks)} if applied.remarks else {}
+    say_json(result | ({"reason": applied.reason} if applied.reason else {}))
     return 0
 
 

@@ -23,18 +23,18 @@ from growc.errors.printable import size_of
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc report`."""
     take_recipe(parser)
     take_out(parser, "default: report.html", name="FILE", default=Path("report.html"))
-    told = "a model that the recipe made of MODEL, to compare with it"
-    parser.add_argument("--result", type=Path, metavar="RESULT", help=told)
+    help_text = "a model that the recipe made of MODEL, to compare with it"
+    parser.add_argument("--result", type=Path, metavar="RESULT", help=help_text)
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture and compare with")
     parser.add_argument("--force", action="store_true", help="replace a file that growc did not make")
     take_home(parser)
 
 
 def run(options: Namespace) -> int:
-    """Write the page, and say what is wrong with the recipe."""
+    """Write the page, and report the recipe's problems."""
     from growc.checkpoint.files.homes import described_in
     from growc.distinct import Part, model_parts, require_distinct
     from growc.files.commit import require_name, require_replaceable
@@ -50,10 +50,10 @@ def run(options: Namespace) -> int:
     require_name(out, "-o")
     if result is not None and not result.exists():
         raise no_model(result)
-    read = [Part("the recipe", Path(s.name)) for s in sources] + [*model_parts(model)]
-    read += [] if result is None else [*model_parts(result, "the result")]
-    read += [] if inputs is None else [Part("the file of `--inputs`", inputs)]
-    require_distinct([Part("FILE", out)], read)
+    inputs_read = [Part("the recipe", Path(s.name)) for s in sources] + [*model_parts(model)]
+    inputs_read += [] if result is None else [*model_parts(result, "the result")]
+    inputs_read += [] if inputs is None else [Part("the file of `--inputs`", inputs)]
+    require_distinct([Part("FILE", out)], inputs_read)
     require_replaceable(out, model, options.force, elsewhere=", `-o FILE` writes elsewhere")
     with waiting() as advance, described_in(model, options.home):
         page, error = planned(

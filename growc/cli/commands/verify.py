@@ -13,7 +13,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError, error_object
 
 
 def arguments(parser: ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of `growc verify`."""
     parser.add_argument("models", type=Path, nargs=2, metavar="MODEL", help="the source and the result")
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to compare on")
     take_home(parser)
@@ -36,18 +36,22 @@ def run(options: Namespace) -> int:
         if not model.exists():
             raise no_model(model)
     with waiting() as advance, described_in(source, options.home):
-        found = verify(source, result, inputs=options.inputs, progress=advance)
-    way, seen = found.refuting() or ("", found)
-    limit = seen.limit if options.within is None else options.within
-    passed = not found.refutes_exact() if options.within is None else found.relative <= limit
-    difference = f"differ by {seen.relative:.1e}, which is more than {limit:.1e}"
-    if math.isinf(seen.relative):
+        verification = verify(source, result, inputs=options.inputs, progress=advance)
+    comparison, worst = verification.refuting() or ("", verification)
+    limit = worst.limit if options.within is None else options.within
+    passed = not verification.refutes_exact() if options.within is None else verification.relative <= limit
+    difference = f"differ by {worst.relative:.1e}, which is more than {limit:.1e}"
+    if math.isinf(worst.relative):
         difference = "differ in kind: in their shapes, or in where they are finite"
-    error = GrowError(Diagnostic("G404", f"the outputs {difference}", notes=refutation(way, seen)))
+    error = GrowError(Diagnostic("G404", f"the outputs {difference}", notes=refutation(comparison, worst)))
     if options.json:
-        say_json(verification_data(found) | {"passed": passed} | ({} if passed else error_object(error)))
+        say_json(
+            verification_data(verification) | {"passed": passed} | ({} if passed else error_object(error))
+        )
         return 0 if passed else error.exit_status
-    say([*verification_lines(found), f"The outputs are the same within {limit:.1e}." if passed else ""])
+    say(
+        [*verification_lines(verification), f"The outputs are the same within {limit:.1e}." if passed else ""]
+    )
     if not passed:
         raise error
     return 0
