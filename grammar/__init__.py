@@ -29,7 +29,7 @@ __all__ = [
 
 
 def parse(*sources: Source) -> Recipe:
-    """What one text says, or several one after the other. Raises GrowError with every mistake in them."""
+    """The recipe in one text, or in several in sequence. Raises GrowError with every mistake in them."""
     parts = [read(source) for source in sources]
     diagnostics = [diagnostic for _, found in parts for diagnostic in found]
     if diagnostics:
@@ -38,7 +38,7 @@ def parse(*sources: Source) -> Recipe:
 
 
 def parse_expression(source: Source, start: int = 0) -> Expr:
-    """The expression that a text consists of from `start` on. Raises GrowError with every mistake in it."""
+    """The expression that forms a text from `start` on. Raises GrowError with every mistake in it."""
     expr, diagnostics = read_expression(source, start)
     if diagnostics or expr is None:
         raise GrowError(*diagnostics)

@@ -1,7 +1,7 @@
-"""Parse failures in words: what stands there, what could stand there, and the nearest word to it.
+"""Descriptions of parse failures: the word found, the words expected, and the nearest expected word.
 
-One mechanism for every mistake. The set of terminals that the parser would have accepted is folded into
-*kinds* (a fill, an option, an expression, …); a word that is close to an accepted one is taken for it.
+One mechanism handles every mistake. The set of terminals that the parser would have accepted is folded into
+*kinds* (a fill, an option, an expression, …). A word that is close to an accepted one is taken for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from growc.recipe.versions import LATEST
 from growc.recipe.words import Word
 
 MAX_DIGITS = 18
-"""No size is longer, and Python refuses to read very long numbers."""
+"""The most digits of a number. No size is longer, and Python refuses to read very long numbers."""
 
 LOOKALIKES = {
     **dict.fromkeys("“”„‟″'‘’`«»", '"'),
@@ -39,14 +39,14 @@ LOOKALIKES = {
     "≠": "!=",
     "\u00a0": " ",
 }
-"""Characters that come along when text is copied, and what is written instead."""
+"""Characters that appear when text is copied, and their replacements."""
 
 REMEDIES = {
     ";": "each statement stands on a line of its own",
     ":": "leave it out",
     "%": "a share is a fraction, as in `3 * ffn / 2`",
 }
-"""What is written instead of characters that other languages have."""
+"""Remedies for characters that other languages use."""
 
 MEANT = {
     "grow": "widen",
@@ -64,7 +64,7 @@ MEANT = {
     "mlp": "ffn",
     "intermediate_size": "ffn",
 }
-"""Words that people write, and the word of the language that says it."""
+"""Words that people write, each with the word of the language that they mean."""
 
 FORMS = {
     "let": "let NAME = EXPR",
@@ -86,15 +86,15 @@ FORMS = {
     "nest": "nest AXIS, AXIS… by RANKING [at 1/2, 1/4…]",
     "language": f"language {LATEST}",
 }
-"""How each statement is written, by its verb."""
+"""The syntax of each statement, by its verb."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Terminals that begin the same kind of thing.
+    """Terminals with which one kind of syntax begins.
 
-    words: whether all of them are words of the language, so that another word is a mistake in the word.
-    choices: all that there is to choose from, as it is written.
+    words: whether all of them are words of the language, so that another word is a misspelling. choices: all
+    possibilities, as they are written.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Kind:
 
     @property
     def phrase(self) -> str:
-        """With its article."""
+        """The kind's name with its article."""
         return f"an {self.name}" if self.name[0] in "aeiou" else f"a {self.name}"
 
 
@@ -113,7 +113,7 @@ def _kind(name: str, terminals: str, words: bool = True, choices: Iterable[str] 
 
 
 def _words(name: str, words: Mapping[str, Word]) -> Kind:
-    """A kind of thing that begins with one of some words."""
+    """A kind that begins with one of some words."""
     terminals = (word.split()[0].upper() for word in words)
     return _kind(name, " ".join(terminals), choices=(word.spelling for word in words.values()))
 
@@ -141,7 +141,7 @@ KINDS = (
     _kind("number", "INT FLOAT", words=False),
     _kind("operator", "PLUS MINUS STAR SLASH", words=False),
 )
-"""The kinds, those that hold others first."""
+"""The kinds, those that contain others first."""
 
 NAMED = {
     "ROLE": "an axis",
@@ -151,24 +151,24 @@ NAMED = {
     "RELATION": "`==`, `!=`, `<=`, `>=`, `<` or `>`",
     "$END": "the end of the line",
 }
-"""Terminals that are no fixed text, in words."""
+"""Descriptions of terminals that are no fixed text."""
 
 
 def at(source: Source, token: Token) -> Span:
-    """Where a token stands."""
+    """The span of a token."""
     assert token.start_pos is not None
     assert token.end_pos is not None
     return Span(source, token.start_pos, token.end_pos)
 
 
 def listed(words: Iterable[str], last: str = "or") -> str:
-    """`a`, `b` or `c`."""
+    """Words as a list in a sentence: `a`, `b` or `c`."""
     *rest, final = words
     return f"{', '.join(rest)} {last} {final}" if rest else final
 
 
 def malformed(source: Source, token: Token) -> Iterator[Diagnostic]:
-    """What is wrong with a token in itself, wherever it stands."""
+    """Mistakes in a token itself, independent of its place."""
     match token.type:
         case "STRAY":
             instead = "".join(LOOKALIKES.get(character, "") for character in token)
@@ -201,7 +201,7 @@ def _shown(text: str) -> str:
 
 
 def folded(expected: Iterable[str]) -> tuple[list[Kind], list[str]]:
-    """Terminals as kinds of thing, and those that are of none; operators only where there is nothing else."""
+    """Terminals as kinds, and the terminals of no kind. Operators are given only if there is nothing else."""
     rest = set(expected)
     kinds = []
     for kind in KINDS:
@@ -215,10 +215,10 @@ def folded(expected: Iterable[str]) -> tuple[list[Kind], list[str]]:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A token that cannot stand where it stands.
+    """A token that cannot be at its place.
 
-    expected: the terminals that could; keywords: the text of those that have a fixed one;
-    before: the tokens of the line up to here, as they were understood.
+    expected: the terminals that can. keywords: the text of terminals with a fixed one. before: the tokens of
+    the line up to here, as they were understood.
     """
 
     source: Source
@@ -228,7 +228,7 @@ class Mistake:
     before: Sequence[Token]
 
     def diagnostic(self) -> Diagnostic:
-        """The mistake in words."""
+        """The mistake as a diagnostic."""
         token, span = self.token, at(self.source, self.token)
         if self.expected == {"NAME"} and self.is_word:
             message = f"`{token}` is a word of the language and cannot be the name of a `let`"
@@ -258,7 +258,9 @@ class Mistake:
         return Diagnostic(code, message, span, notes=notes, help=remedy)
 
     def repair(self) -> list[Token]:
-        """What to read instead of the token, so that the rest of the line can be judged; empty if unclear."""
+        """Tokens to read in place of this one, so that the rest of the line can be checked; empty if
+        unclear.
+        """
         token = self.token
         if near := self.near:
             terminal = next((name for name in self.expected if self.keywords.get(name) == near), "ROLE")
@@ -277,17 +279,17 @@ class Mistake:
 
     @property
     def kinds(self) -> list[Kind]:
-        """The kinds of thing that could stand here; operators only where there is nothing else."""
+        """The kinds that can be here; operators only if there is nothing else."""
         return folded(self.expected)[0]
 
     @property
     def leftover(self) -> list[str]:
-        """The terminals that could stand here and are of none of these kinds."""
+        """The terminals that can be here and belong to none of these kinds."""
         return folded(self.expected)[1]
 
     @property
     def near(self) -> str | None:
-        """The word of the language that was probably meant here."""
+        """The word of the language that was probably meant here; None if there is none."""
         if not self.is_word:
             return None
         candidates = {self.keywords.get(name, "") for name in self.expected}
@@ -299,18 +301,18 @@ class Mistake:
 
     @property
     def wanted(self) -> str:
-        """All that could stand here, in words."""
+        """A list of all that can be here."""
         words = [NAMED.get(name) or f"`{self.keywords[name]}`" for name in self.leftover]
         return listed(dict.fromkeys([*(kind.phrase for kind in self.kinds), *words]))
 
     @property
     def found(self) -> str:
-        """The token in words."""
+        """A description of the token."""
         return NAMED["$END"] if self.token.type == "$END" else f"`{self.token}`"
 
     @property
     def fraction(self) -> str:
-        """How a number that is not whole is written."""
+        """The correct spelling of a number that is not whole."""
         share = Fraction(str(self.token)).limit_denominator(1000)
         if share.denominator == 1:
             return f"write `{share.numerator}`"
@@ -326,16 +328,16 @@ class Mistake:
 
     @property
     def form(self) -> str:
-        """How the statement is written."""
+        """The syntax of the statement, as a remedy."""
         return f"write `{FORMS[self.verb]}`" if self.verb in FORMS else ""
 
     @property
     def open_brackets(self) -> bool:
-        """Whether there is a bracket to close at the token."""
+        """Whether a bracket is open at the token."""
         before = [token.type for token in self.before]
         return before.count("LPAR") > before.count("RPAR")
 
     def plural(self, kind: Kind) -> str:
-        """The name of a kind in the plural, with the verb whose they are."""
+        """The plural of a kind's name; for options, with the verb that they belong to."""
         plural = "axes" if kind.name == "axis" else f"{kind.name}s"
         return f"{plural} of `{self.verb}`" if kind.name == "option" else plural

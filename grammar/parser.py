@@ -1,7 +1,7 @@
-"""One line at a time: tokens, the LALR parser, and the repair of what was misspelt or left out.
+"""Parse one line at a time: tokens, the LALR parser, and the repair of misspelt or missing words.
 
-A line with a mistake is mended where that is plain (a word that is nearly right, a keyword that is missing)
-and read on, so that its other mistakes are found too.
+If the repair of a line is clear (a word that is nearly right, a missing keyword), the line is repaired and
+parsed further, so that its other mistakes are found too.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from growc.recipe.versions import FIRST_WORDS
 from growc.recipe.words import FILE, Word
 
 MAX_OPERATORS = 100
-"""Operators and brackets in one expression, so that whatever walks over expressions may recurse."""
+"""The most operators and brackets in one expression, so that code may recurse over expressions."""
 
 MAX_IN_LINE = 20
-"""Mistakes in one line, which is read anew behind each."""
+"""The most mistakes reported in one line, which is parsed again after each."""
 
 END = "$END"
 
 BEGIN_EXPRESSION = frozenset(["INT", "NAME", "ROLE", "LAYERS", "AXIS", "MIN", "MAX", "PARAMETERS", "LPAR"])
-"""The tokens that begin an expression and cannot go on with one."""
+"""The tokens that begin an expression and cannot continue one."""
 
 TAKEN = {FILE: "text", "EXPR": "_expr", "K": "_expr", "N": "_expr", "S": "_number", "P": "_number"}
-"""What a word takes, as symbols of the grammar."""
+"""The arguments of words, as symbols of the grammar."""
 
 
 @cache
 def grammar() -> Lark:
-    """The compiled grow.lark, with the rules of its words. Its tables are kept where Python keeps bytecode:
-    lark takes ten times as long to build them as to read them, and builds those that do not fit anew.
+    """The compiled grow.lark, with the rules for words from the tables.
+
+    Its tables are cached beside Python's bytecode: lark takes ten times as long to build them as to read
+    them. It builds them anew if they do not fit.
     """
     kept = Path(cache_from_source(__file__)).with_suffix(".lark")
     return Lark(
@@ -62,18 +64,18 @@ def grammar() -> Lark:
 
 @cache
 def keywords() -> dict[str, str]:
-    """The terminals that are a fixed text, and that text: `widen`, `..`, …"""
+    """The terminals with a fixed text, and that text: `widen`, `..`, …"""
     return {item.name: item.pattern.value for item in grammar().terminals if item.pattern.type == "str"}
 
 
 @cache
 def later_words() -> frozenset[str]:
-    """The terminals of words that came after version 1."""
+    """The terminals of words that were added after version 1."""
     return frozenset(n for n, text in keywords().items() if text.isidentifier() and text not in FIRST_WORDS)
 
 
 def rules() -> str:
-    """The rules that say which words there are, made of the tables that say what the words mean."""
+    """The grammar rules for words, made from the tables that define their meaning."""
     return "\n".join(
         [
             f"ROLE.1: /({'|'.join(role for role in ROLES if role != 'layers')})(?!\\w)/",
@@ -90,8 +92,10 @@ def rules() -> str:
 
 
 def _rule(name: str, words: Mapping[str, Word], tree: str = "", *, seeded: bool = False) -> str:
-    """A rule that is one of some words, with what each takes, and gives their tokens. `seeded`: what draws
-    take may follow each of them."""
+    """A rule for one of some words with their arguments; it gives their tokens.
+
+    seeded: whether the arguments of draws may follow each word.
+    """
     seed = " [std] [seed]" if seeded else ""
     return f"!{name}: {' | '.join(_symbols(word) + seed + tree for word in words.values())}"
 
@@ -103,50 +107,52 @@ def _symbols(word: Word) -> str:
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text. Every text has some: what means nothing is STRAY."""
+    """The tokens of a text. Every text has tokens; meaningless characters become STRAY."""
     return list(grammar().lex(text))
 
 
 def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[Any, list[Diagnostic]]:
-    """The statement, header or expression in the tokens, None where there is none; and what is wrong."""
-    if hopeless := list(_malformed(source, tokens)):
-        return None, hopeless
+    """The statement, header or expression in the tokens, or None if there is none; and the mistakes."""
+    if malformed_tokens := list(_malformed(source, tokens)):
+        return None, malformed_tokens
     diagnostics: list[Diagnostic] = []
     last = tokens[-1].end_pos if tokens else len(source.text)
     mended = [*tokens, Token(END, "", start_pos=last, end_pos=last)]
-    blamed: Token | None = None
+    repaired: Token | None = None
     while True:
         parser, taken, tree = _fed(mended, start)
         if taken == len(mended):
             return build(tree, source), diagnostics
         token = mended[taken]
-        if token is blamed or len(diagnostics) == MAX_IN_LINE:  # the repair led nowhere
+        if token is repaired or len(diagnostics) == MAX_IN_LINE:  # the repair failed
             return None, diagnostics
         mistake = Mistake(source, token, frozenset(parser.accepts()), keywords(), mended[:taken])
         diagnostics.append(mistake.diagnostic())
-        blamed, mended[taken : taken + 1] = token, mistake.repair() or [token]
+        repaired, mended[taken : taken + 1] = token, mistake.repair() or [token]
 
 
 def expected_behind(tokens: Sequence[Token]) -> frozenset[str]:
-    """The terminals that may follow the beginning of a line; none where the tokens begin no line."""
+    """The terminals that may follow the beginning of a line; empty if the tokens begin no line."""
     parser, taken, _ = _fed(tokens, "line")
     return frozenset(parser.accepts() if taken == len(tokens) else ())
 
 
 def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, Any]:
-    """A parser behind the tokens that it takes, how many these are, and the tree where they are all."""
+    """A parser after the tokens that it accepts, their number, and the tree if it accepts all of them."""
     parser, tree = grammar().parse_interactive(start=start), None
     for number, token in enumerate(tokens):
         try:
             tree = parser.feed_token(_in_place(token, parser, tokens[number + 1 :]))
-        except UnexpectedToken:  # which leaves the parser in another state
+        except UnexpectedToken:  # the parser's state has changed, so start again
             return _fed(tokens[:number], start)[0], number, None
     return parser, len(tokens), tree
 
 
 def _in_place(token: Token, parser: InteractiveParser, behind: Sequence[Token]) -> Token:
-    """A word of a later version is a name wherever one may stand, as a `let` of version 1 may have named it,
-    but for one in front of an expression: no name stands in front of one.
+    """The token as it is read at its place: a word of a later version is a name wherever a name may be.
+
+    A `let` of version 1 may have this name. A word directly before an expression stays a word, since no name
+    can precede an expression.
     """
     if token.type not in later_words():
         return token
@@ -160,7 +166,7 @@ def _in_place(token: Token, parser: InteractiveParser, behind: Sequence[Token]) 
 
 
 def _malformed(source: Source, tokens: Sequence[Token]) -> Iterator[Diagnostic]:
-    """What is wrong with tokens in themselves; of stray characters, which come in flocks, only the first."""
+    """Mistakes in the tokens themselves; of stray characters, which come in groups, only the first."""
     stray = operators = depth = 0
     for token in tokens:
         stray += token.type == "STRAY"

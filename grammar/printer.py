@@ -1,7 +1,7 @@
-"""A recipe as text, in canonical form.
+"""Print a recipe in canonical form.
 
-One space between words, four in front of what stands in a block, no brackets that change nothing, and the
-parts of consecutive `widen` (or `subclone`) statements under each other.
+Words are separated by one space, and the contents of a block are indented by four. Brackets that change
+nothing are omitted. The parts of consecutive `widen` (or `subclone`) statements are aligned in columns.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ INDENT = "    "
 
 
 def format_recipe(recipe: rc.Recipe) -> str:
-    """The recipe in canonical form; nothing but layout is lost, and printing twice changes nothing."""
+    """The recipe in canonical form. Only layout is lost, and formatting twice changes nothing."""
     return "".join(f"{line}\n" for line in _body(recipe.body))
 
 
 @dataclass
 class _Line:
-    """A line to be: the parts of a statement, and the comment behind them."""
+    """A line to print: the parts of a statement, and the comment after them."""
 
     parts: tuple[str, ...]
     comment: str = ""
     kind: type | None = None
-    """The statement's type where neighbours of the same type are aligned with it."""
+    """The statement's type, if neighbours of the same type are aligned with it."""
 
 
 def _body(body: Iterable[rc.Item]) -> Iterator[str]:
@@ -43,14 +43,14 @@ def _body(body: Iterable[rc.Item]) -> Iterator[str]:
 
 
 def _lines(body: Iterable[rc.Item]) -> Iterator[_Line]:
-    held: _Line | None = None
+    pending: _Line | None = None
     for item in body:
-        if isinstance(item, rc.Comment) and item.trailing and held:
-            held.comment = f"  #{item.text}"
+        if isinstance(item, rc.Comment) and item.trailing and pending:
+            pending.comment = f"  #{item.text}"
             continue
-        if held:
-            yield held
-        held = None
+        if pending:
+            yield pending
+        pending = None
         match item:
             case rc.Scoped():
                 inner = item.body
@@ -59,16 +59,16 @@ def _lines(body: Iterable[rc.Item]) -> Iterator[_Line]:
                     header.comment, inner = f"  #{inner[0].text}", inner[1:]
                 yield header
                 yield from (_Line((INDENT + line if line else "",)) for line in _body(inner))
-                held = _Line(("}",))
+                pending = _Line(("}",))
             case rc.Comment():
-                held = _Line((f"#{item.text}",))
+                pending = _Line((f"#{item.text}",))
             case rc.Blank():
-                held = _Line(("",))
+                pending = _Line(("",))
             case _:
                 aligned = isinstance(item, rc.Widen | rc.Subclone)
-                held = _Line(tuple(_statement(item)), kind=type(item) if aligned else None)
-    if held:
-        yield held
+                pending = _Line(tuple(_statement(item)), kind=type(item) if aligned else None)
+    if pending:
+        yield pending
 
 
 def _statement(item: rc.Statement) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _statement(item: rc.Statement) -> Iterator[str]:
 
 
 def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
-    """The parts of a statement that gives a budget."""
+    """The parts of a statement with a budget."""
     yield "subclone to" if isinstance(item, rc.Budget) else "widen to"
     limit = item.limit
     yield f"{limit.quantity} {limit.relation} {spell(limit.value)}"
@@ -138,10 +138,10 @@ def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
         yield f"at batch {spell(limit.sequences.batch)} length {spell(limit.sequences.length)}"
     yield f"over {', '.join(axis.name for axis in item.axes)}"
     if isinstance(item, rc.Budget):
-        how = f"by {_ranking(item.ranking)}"
+        manner = f"by {_ranking(item.ranking)}"
     else:
-        how = f"in proportion with {item.fill.name}"
-    yield " ".join([how, *map(_option, item.options)])
+        manner = f"in proportion with {item.fill.name}"
+    yield " ".join([manner, *map(_option, item.options)])
     if item.order:
         new = "" if isinstance(item, rc.Budget) else _new_layers(item.layer_fill, item.zero_outputs)
         yield f"layers by {_order(item.order)}{new}"
@@ -154,7 +154,7 @@ def _budget(item: rc.Budget | rc.Proportion) -> Iterator[str]:
 def depth_text(
     item: rc.Stack | rc.StackFrom | rc.SubcloneLayers | rc.Arrange | rc.Drop | rc.MergeLayers,
 ) -> str:
-    """What a statement does to the list of layers."""
+    """The text of a statement's change to the list of layers."""
     match item:
         case rc.StackFrom():
             return f"from {_text(item.file)}{_new_layers(item.fill, item.zero_outputs)}"
@@ -170,17 +170,17 @@ def depth_text(
 
 
 def manner_text(item: rc.Widen | rc.Subclone | rc.Merge | rc.Reorder) -> str:
-    """What stands behind `with` or `by`: the fill or ranking, and its options."""
+    """The text after `with` or `by`: the fill or ranking, and its options."""
     if isinstance(item, rc.Merge):
         return "mean"
     if isinstance(item, rc.Reorder):
         return _ranking(item.ranking) + (f", nested at {', '.join(map(str, item.at))}" if item.at else "")
-    how = item.fill.name if isinstance(item, rc.Widen) else _ranking(item.ranking)
-    return " ".join([how, *map(_option, item.options)])
+    manner = item.fill.name if isinstance(item, rc.Widen) else _ranking(item.ranking)
+    return " ".join([manner, *map(_option, item.options)])
 
 
 def mixture_text(item: rc.Upcycle) -> str:
-    """How many experts are chosen, and how they are made."""
+    """The text for the number of chosen experts and for the making of the experts."""
     options = f" noise {_number(item.noise)}" if item.noise else ""
     options += f" reset {_number(item.reset)}" if item.reset else ""
     options += f" in {spell(item.parts)} parts" if item.parts else ""

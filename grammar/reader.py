@@ -1,7 +1,7 @@
-"""A whole text: its lines, blocks, comments and blank lines.
+"""Read a whole text: its lines, blocks, comments and blank lines.
 
-Every line is parsed by itself. A line ends at a line break outside brackets, at `{` (which it opens a block
-with) and at `}`; so a mistake is confined to its line, and everything else is judged in the same go.
+Every line is parsed separately. A line ends at a line break outside of brackets, at `{`, which opens a block,
+and at `}`. So a mistake is confined to its line, and all other lines are checked in the same pass.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from growc.recipe.versions import FIRST_WORDS
 from growc.system.limits import beyond
 
 MAX_BLOCKS = 20
-"""Scopes around a statement."""
+"""The most scopes around a statement."""
 
 MAX_MISTAKES = 1_000
-"""In one text, which is read no further then."""
+"""The most mistakes in one text; after these, reading stops."""
 
 VERBS = frozenset(verb.upper() for verb in FIRST_WORDS.intersection(FORMS))
-"""Those of version 1: later ones may be names, and so stand at the start of a line in brackets."""
+"""The verbs of version 1. Later ones may be names, and so may start a line in brackets."""
 
 
 def read(source: Source) -> tuple[Recipe, list[Diagnostic]]:
-    """What a text says, as far as it can be made out, and everything that is wrong with it."""
+    """The recipe in a text, as far as it can be read, and all mistakes in it."""
     if problem := beyond("recipe_bytes", f"`{source.name}` has", len(source.text), code="G107"):
         return Recipe(), [problem]
     reader = _Reader(source)
@@ -44,13 +44,13 @@ def read(source: Source) -> tuple[Recipe, list[Diagnostic]]:
 
 
 def read_expression(source: Source, start: int = 0) -> tuple[Expr | None, list[Diagnostic]]:
-    """The expression that a text consists of from `start` on, and everything that is wrong with it."""
+    """The expression that forms a text from `start` on, and all mistakes in it."""
     tokens = tokenize(" " * start + source.text[start:])
     return parse_tokens(source, [token for token in tokens if token.type != "NEWLINE"], "expression")
 
 
 def line_before(source: Source, offset: int) -> list[Token] | None:
-    """The tokens of the line that an offset stands in, up to there; None inside of a comment."""
+    """The tokens of an offset's line up to the offset; None inside a comment."""
     tokens = tokenize(source.text[:offset])
     if tokens and tokens[-1].type == "COMMENT":
         return None
@@ -62,7 +62,10 @@ def line_before(source: Source, offset: int) -> list[Token] | None:
 
 @dataclass
 class _Block:
-    """A body that is being read; the outermost has no scope, nor has one whose scope could not be read."""
+    """A body that is being read.
+
+    scope: None for the outermost block, and if the scope could not be read.
+    """
 
     scope: Scope | None = None
     start: int = 0
@@ -71,7 +74,7 @@ class _Block:
 
 
 class _EnoughError(Exception):
-    """A text has more of something than is read."""
+    """A text exceeds a limit of the reader."""
 
 
 class _Reader:
@@ -101,7 +104,7 @@ class _Reader:
     def take(self, token: Token, following: Token | None) -> None:
         match token.type:
             case "NEWLINE":
-                # A verb at the start of a line ends a bracket that was forgotten, for nothing else can.
+                # A verb at the start of a line ends a bracket that was forgotten: no verb can be inside one.
                 if not self.brackets or following is None or following.type in VERBS | {"RBRACE"}:
                     self.end_line()
                     self.breaks += 1
@@ -131,12 +134,12 @@ class _Reader:
         if not self.breaks and body and isinstance(body[-1], Scoped):
             self.report("G104", "a statement starts on a line of its own", line[0], "after this `}`")
         end = at(self.source, line[-1]).end
-        behind = [comment for comment in comments if at(self.source, comment).start >= end]
+        trailing = [comment for comment in comments if at(self.source, comment).start >= end]
         for comment in comments:
-            if comment not in behind:
+            if comment not in trailing:
                 self.add_comment(comment, trailing=False)
         self.add_line(line, brackets)
-        for comment in behind:
+        for comment in trailing:
             self.add_comment(comment, trailing=True)
 
     def add_line(self, line: list[Token], brackets: list[Token]) -> None:
@@ -148,12 +151,12 @@ class _Reader:
             self.report("G105", "this `(` is never closed", brackets[-1])
             node = None
         else:
-            node, found = parse_tokens(self.source, line, "line")
-            self.add_mistakes(*found)
+            node, mistakes = parse_tokens(self.source, line, "line")
+            self.add_mistakes(*mistakes)
         if line[-1].type == "LBRACE":
             self.open_block(node, line)
         elif node is None and [token.type for token in line[:2]] == ["LET", "NAME"]:
-            # The name is known, whatever it stands for: its uses are no mistakes.
+            # The name is defined even without a valid value, so its uses are no mistakes.
             target = Name(str(line[1]), span=at(self.source, line[1]))
             self.add(Let(target, UNKNOWN, span=target.span))
         elif node is not None and not isinstance(node, Header):
@@ -216,7 +219,7 @@ class _Reader:
 
 
 class _LineReader(_Reader):
-    """Only tells lines apart."""
+    """A reader that only separates lines."""
 
     def add_line(self, line: list[Token], brackets: list[Token]) -> None:
         pass

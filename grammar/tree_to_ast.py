@@ -1,4 +1,6 @@
-"""From the tree of one line to growc.recipe.syntax_tree: by name, or by a method for a rule of grow.lark."""
+"""Convert the tree of one line to growc.recipe.syntax_tree: by rule name, or by a method for a rule of
+grow.lark.
+"""
 
 from __future__ import annotations
 
@@ -31,28 +33,28 @@ PARTS = (
 )
 
 NODES = {re.sub(r"\B(?=[A-Z])", "_", node.__name__).lower(): node for node in get_args(PARTS)}
-"""What a rule of grow.lark stands for that bears the name of a node: `layer_scope` for LayerScope."""
+"""The node class for a rule of grow.lark of the same name: `layer_scope` for LayerScope."""
 
 
 class Header(NamedTuple):
-    """`in SCOPE {`, which opens a block."""
+    """The header `in SCOPE {`, which opens a block."""
 
     scope: rc.Scope
 
 
 def parse_integer(spelling: str) -> Decimal:
-    """What an integer with or without K, M or B stands for; not whole for `1.0005K`."""
+    """The value of an integer with or without K, M or B; not whole for `1.0005K`."""
     factor = SUFFIX.get(spelling[-1], 1)
     return Decimal(spelling.rstrip("KMB")) * factor
 
 
 def _name(parts: Iterable[object]) -> str:
-    """The words among the parts of a rule."""
+    """The words among the parts of a rule, joined by spaces."""
     return " ".join(part for part in parts if isinstance(part, Token))
 
 
 def build(tree: Tree[Any], source: Source) -> Any:
-    """The statement, header or expression that the tree of a line or of an expression stands for."""
+    """The statement, header or expression for the tree of a line or an expression."""
     return _Builder(source).transform(tree)
 
 
@@ -63,17 +65,17 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         self.source = source
 
     def at(self, meta: Meta) -> Span:
-        """Where a rule stands; the one place that knows lark's names for it."""
+        """The span of a rule; only this method knows lark's names for positions."""
         return Span(self.source, meta.start_pos, meta.end_pos)
 
     def __default__(self, data: str, children: Sequence[object], meta: Meta) -> object:
-        """The node of a rule's name: the children are its fields in order, None one that has its default."""
+        """The node for a rule's name. The children are its fields in order; None stands for the default."""
         node = NODES[data]
         parts = (part.strip('"') if isinstance(part, Token) else part for part in children)
-        given = {
+        field_values = {
             field: part for field, part in zip(node.__match_args__, parts, strict=False) if part is not None
         }
-        return node(**given, span=self.at(meta))
+        return node(**field_values, span=self.at(meta))
 
     def scope_header(self, meta: Meta, scope: rc.Scope) -> Header:
         return Header(scope)

@@ -97,7 +97,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Public names are looked up when they are used, so that `import growc` is instant."""
+    """Import public names on first use, so that `import growc` is instant."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     from difflib import get_close_matches
@@ -108,5 +108,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All public names, looked up or not."""
+    """All public names, imported or not."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""`python -m growc` is `growc`."""
+"""Run `growc` as `python -m growc`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a program calls: plan, apply, verify, inspect. The command line is a thin layer over it."""
+"""The functions for programs: plan, apply, verify, inspect. The command line is a thin layer over them."""
 
 from __future__ import annotations
 
@@ -43,15 +43,16 @@ if TYPE_CHECKING:
 compile = compiled  # noqa: A001 - growc.api.compile is what it is
 
 Recipes = str | Path | Recipe | Sequence[Source] | Reading
-"""A recipe: its text, a `.grow` file, one built in Python, sources, or what was read of these."""
+"""A recipe: its text, a `.grow` file, a recipe built in Python, sources, or the result of reading these."""
 
 
 @dataclass(frozen=True)
 class Applied(Shown):
-    """What `apply` did. Without verification there is a `reason`; `files` are all that were written.
+    """The outcome of `apply`.
 
-    calibration: what a plan with gaps costs on the inputs of the recipe or the caller; `uncalibrated`: why
-    that was not measured. remarks: what else became of the model's files.
+    reason: why there is no verification. files: all files that were written. calibration: the cost of a plan
+    with gaps on the inputs of the recipe or the caller. uncalibrated: why that was not measured. remarks:
+    notes on the model's other files.
     """
 
     __repr__ = brief
@@ -72,7 +73,7 @@ def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
 
 
 def reading_of(text: Recipes, params: Mapping[str, str] | None = None) -> Reading:
-    """A recipe with the texts that it was given as. Raises GrowError with every mistake in it."""
+    """A recipe with the texts in which it was given. Raises GrowError with every mistake in it."""
     if isinstance(text, Reading):
         return text
     sources = sources_of(text)
@@ -80,21 +81,21 @@ def reading_of(text: Recipes, params: Mapping[str, str] | None = None) -> Readin
 
 
 def parameters_of(params: Mapping[str, str] | None) -> Mapping[str, str]:
-    """What `let`s are set to. Raises GrowError (G200) for what is no mapping."""
+    """The values for `let`s. Raises GrowError (G200) if `params` is no mapping."""
     if not isinstance(params or {}, Mapping):
         raise wrong("`params` is no mapping", 'it sets `let`s by name, as in `{"width": "1024"}`')
     return {name: str(value) for name, value in (params or {}).items()}
 
 
 def sources_of(text: Recipes) -> list[Source]:
-    """The sources that a recipe was given as."""
+    """The sources in which a recipe was given. Raises GrowError (G200) if it is no recipe."""
     if isinstance(text, Reading):
         return list(text.sources)
     if isinstance(text, Path):
         return [read_source(text)]
     if isinstance(text, str | Recipe):
         return [Source("<recipe>", str(text))]
-    sources = [one for one in text if isinstance(one, Source)] if isinstance(text, Sequence) else []
+    sources = [source for source in text if isinstance(source, Source)] if isinstance(text, Sequence) else []
     if not isinstance(text, Sequence) or len(sources) < len(text):
         remedy = "it is a text, the path of a `.grow` file, or a growc.Recipe"
         raise wrong(f"`{str(text)[:60]}` is no recipe", remedy)
@@ -102,7 +103,7 @@ def sources_of(text: Recipes) -> list[Source]:
 
 
 def read_source(path: Path) -> Source:
-    """A recipe file. Raises GrowError (G213) where it cannot be read."""
+    """The source in a recipe file. Raises GrowError (G213) if it cannot be read."""
     if kind := irregular(path):
         raise GrowError(Diagnostic("G213", f"the recipe `{path}` is {kind}, and no file"))
     try:
@@ -113,7 +114,7 @@ def read_source(path: Path) -> Source:
 
 
 def decoded(name: str, data: bytes) -> Source:
-    """A recipe from bytes. Raises GrowError (G213) where they are no text."""
+    """The source in the bytes of a recipe. Raises GrowError (G213) if they are no text."""
     try:
         if b"\0" in data:
             raise GrowError(Diagnostic("G213", f"the recipe `{name}` is no text, but a file of bytes"))
@@ -133,10 +134,10 @@ def plan(
     keep_class: bool = True,
     config: Mapping[str, Json] | None = None,
 ) -> Plan:
-    """What would become of a model. Writes nothing. A module and its recipe may stand in either order.
+    """The plan of a recipe for a model. Writes nothing. A module and its recipe may come in either order.
 
-    `example_inputs` are for the forward of a module, by name or in order; classes of transformers need none,
-    where growc finds inputs that they run on. For a checkpoint directory they may be a `.npz` file.
+    `example_inputs` are for the forward of a module, by name or in order. Classes of transformers need none
+    if growc finds inputs that they run on. For a checkpoint directory they may be a `.npz` file.
     `state_dict`, `keep_class` and `config` are as for `grow`.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
@@ -163,21 +164,22 @@ def grow(
 ) -> Any:
     """The module that a recipe makes of another one: trainable, with the names and ties of its parameters.
 
-    Of a module of transformers it is one of the same class, with the config that has the planned sizes; of
-    any other, and with `keep_class=False`, it is a GrownModule, for which no class and no config stand in
-    the way. `config` decides fields of the class (`{"num_attention_heads": 8}`); growc finds the others, and
-    compares the class with the plan as always. The module has the `plan`, the `lineage` and, but for
-    `check=False`, the `verification` that was measured. `example_inputs` are for forward, by name or in
-    order; modules of transformers need none. `state_dict`, a `.safetensors` file or a mapping, has the
-    weights of a module that may be on meta; the
-    module is left as it is. Raises GrowError.
+    A module of transformers becomes one of the same class, with the config that has the planned sizes. Any
+    other module, and any module with `keep_class=False`, becomes a GrownModule, which no class and no config
+    restrict. `config` sets fields of the class's config (`{"num_attention_heads": 8}`); growc finds the
+    others, and compares the class with the plan as always.
+
+    The result has the `plan`, the `lineage` and, unless `check=False`, the measured `verification`.
+    `example_inputs` are for forward, by name or in order; modules of transformers need none. `state_dict`, a
+    `.safetensors` file or a mapping, has the weights of a module that may be on meta; the module itself stays
+    unchanged. Raises GrowError.
     """
     module = _with_state(module, state_dict)
     if keep_class and has_config(module):
         from growc.checkpoint.grow_module import grow as grow_class
 
-        given: Options = {"example_inputs": example_inputs, "keep_class": True, "config": config}
-        resolved = settled(reading_of(text, params), parameters_of(params), module, **given)
+        options: Options = {"example_inputs": example_inputs, "keep_class": True, "config": config}
+        resolved = settled(reading_of(text, params), parameters_of(params), module, **options)
         return grow_class(resolved, module, example_inputs, check=check, config=config)
     if config:
         raise wrong(
@@ -249,7 +251,7 @@ def apply(
 def apply(text: object, model: object, *others: Any, **options: Any) -> Any:
     """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`.
 
-    A module and its recipe may stand in either order.
+    A module and its recipe may come in either order.
     """
     words, source = _in_order(text, model)
     if is_module(source):
@@ -258,12 +260,12 @@ def apply(text: object, model: object, *others: Any, **options: Any) -> Any:
 
 
 def _in_order(text: Any, model: Any) -> tuple[Any, Any]:
-    """The recipe and the model: a module may stand before its recipe."""
+    """The recipe and the model; a module may come before its recipe."""
     return (model, text) if is_module(text) else (text, model)
 
 
 def _with_state(model: Any, state_dict: State | None) -> Any:
-    """A module with the weights of a state dict, where there is one. Raises GrowError (G200, G322)."""
+    """A module with the weights of a state dict, if one is given. Raises GrowError (G200, G322)."""
     if state_dict is None:
         return model
     if not is_module(model):
@@ -300,20 +302,23 @@ def apply_file(
     """Grow a model: plan, write, verify, judge every `expect`, and only then put the files in place.
 
     `model` may be a reference to the Hugging Face Hub, `hf://owner/name@revision`. `out` defaults to
-    `NAME.grown` beside the model, with the same ending; of one that was fetched, in the current folder.
-    `check=False` leaves verification out, but for `expect preserved`. `planned` is called with the plan
-    before anything is written. `inputs`, a `.npz` file, are what both models are run on; a checkpoint
-    directory is captured on them too. `memory` (`256M`) bounds what writing takes beside what libraries
-    take: what needs more is refused (G502). Of a checkpoint directory `shard_size` (`5GB`) bounds the
-    files of weights, and `optimizer` is the state of Adam, SGD or Muon to be carried along:
-    `optimizer_new` says whether entries of new units have in it what the map of gradients gives them
-    (`mapped`), or `zero`; `weights` says whether the result has files of `safetensors` or of a
-    distributed checkpoint (`distcp`), if not those of the source; `home` is the directory that has the
-    config of a folder of weights without one; `model_class` is the class of a checkpoint that
-    transformers does not have, or its `MODULE:NAME`; `config` is as for `grow`; `card` is whether the
-    result has a model card, and `report` is where a page goes that shows plan and measurement. ranks: the
-    processes that write its weights; only the first one calls this.
-    Raises GrowError; then nothing has appeared at `out`.
+    `NAME.grown` beside the model, with the same ending; for a fetched model, in the current folder.
+    `check=False` skips verification, except for `expect preserved`. `planned` is called with the plan before
+    anything is written. `inputs`, a `.npz` file, are the inputs on which both models run; a checkpoint
+    directory is captured on them too. `memory` (`256M`) limits the memory that writing takes beside that of
+    libraries; a result that needs more is refused (G502). `report` is the path of a page that shows plan and
+    measurement.
+
+    Options for checkpoint directories: `shard_size` (`5GB`) limits the files of weights. `optimizer` is the
+    state of Adam, SGD or Muon to carry over. With `optimizer_new`, entries of new units in it are those that
+    the map of gradients gives (`mapped`), or `zero`. `weights` is the kind of the result's files,
+    `safetensors` or a distributed checkpoint (`distcp`), if it differs from the source's. `home` is the
+    directory with the config of a folder of weights that has none. `model_class` is the class of a checkpoint
+    that transformers does not have, or its `MODULE:NAME`. `config` is as for `grow`. `card` is whether the
+    result has a model card. `ranks` are the processes that write the weights; only the first one calls this
+    function.
+
+    Raises GrowError; then no file has appeared at `out`.
     """
     from growc.checkpoint.files.homes import described_in
     from growc.dialects.transformers.named_class import class_named
@@ -345,15 +350,15 @@ def apply_file(
     if not source.exists():
         raise no_model(source)
     target = Path(out) if out is not None else default_output(source)
-    beside = None if lineage is None else Path(lineage)
+    lineage_file = None if lineage is None else Path(lineage)
     page = None if report is None else Path(report)
-    for path, option in ((target, "-o"), (beside, "--lineage"), (page, "--report")):
+    for path, option in ((target, "-o"), (lineage_file, "--lineage"), (page, "--report")):
         if path is not None:
             require_name(path, option)
-    texts = [path for path in (beside, page) if path is not None]
-    for read, role in ((inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
-        if read is not None:
-            require_path(read, role)
+    texts = [path for path in (lineage_file, page) if path is not None]
+    for input_file, role in ((inputs, "`--inputs`"), (optimizer, "`--optimizer`")):
+        if input_file is not None:
+            require_path(input_file, role)
     form = form_of(
         source, shard_size, None if optimizer is None else Path(optimizer), optimizer_new, ranks, weights
     )
@@ -374,16 +379,16 @@ def apply_file(
         stack.enter_context(class_named(model_class))
         stack.enter_context(described_in(source, None if home is None else Path(home)))
         require_unchanged = stack.enter_context(unchanged(parts))
-        given = inputs if source.is_dir() else None
-        asked_for: Options = {
+        capture_inputs = inputs if source.is_dir() else None
+        options_given: Options = {
             "keeps": True,
             "progress": advance,
             "config": config,
-            "example_inputs": given,
+            "example_inputs": capture_inputs,
             "ranks": ranks,
         }
-        resolved = settled(reading, parameters_of(params), source, **asked_for)
-        compilation = compile(resolved, source, **asked_for)
+        resolved = settled(reading, parameters_of(params), source, **options_given)
+        compilation = compile(resolved, source, **options_given)
         if planned is not None:
             planned(compilation.plan)
         judge_plan(resolved.statements, compilation)
@@ -391,8 +396,8 @@ def apply_file(
         earlier = form.history(source)
         key = ""
         if ranks.size > 1:
-            what = [__version__, [s.text for s in sources], params, config, shard_size, weights]
-            key = canonical({"what": [*what, identities(parts)]})
+            key_parts = [__version__, [s.text for s in sources], params, config, shard_size, weights]
+            key = canonical({"what": [*key_parts, identities(parts)]})
         folder = stack.enter_context(workshop(target, key, ranks.again))
         files = form.write(compilation, folder, target, advance)
         if check or preserved_conditions(resolved.statements):
@@ -405,31 +410,39 @@ def apply_file(
             )
         if check and not compilation.plan.certificate.exact:
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, advance, ranks)
-        told = provenance(sources, resolved, compilation, measured, earlier, config, given=given is not None)
-        record = canonical(told)
+        record_fields = provenance(
+            sources, resolved, compilation, measured, earlier, config, given=capture_inputs is not None
+        )
+        record = canonical(record_fields)
         form.stamp(files[-1], record)
         if source.is_dir():
             others = {"--shard-size": shard_size, "--weights": weights or ""}
-            asked = options_of(params or {}, config or {}, others, given is not None)
+            card_options = options_of(params or {}, config or {}, others, capture_inputs is not None)
             body = (
-                card_of(compilation, sources, resolved, asked, files[-1], measured, earlier) if card else None
+                card_of(compilation, sources, resolved, card_options, files[-1], measured, earlier)
+                if card
+                else None
             )
             form.describe(files[-1], body, repository_in(reference_of(source)))
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
         place = record_path(target, source.is_dir())
         moves.append((_draft(folder, place.name, record), place))
-        if beside is not None:
-            elsewhere = stack.enter_context(workshop(beside))
-            moves.append((_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), beside))
+        if lineage_file is not None:
+            elsewhere = stack.enter_context(workshop(lineage_file))
+            moves.append(
+                (_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), lineage_file)
+            )
         if page is not None:
             from growc.render.page.html import page_text
             from growc.reports.page.page import Measured, growth_of, page_of
 
-            data = Path(inputs) if inputs is not None else None
-            shown = Measured(files[-1], measured if check else None, data, reason)
-            made = page_text(page_of(source, [*sources, *resolved.included], growth_of(compilation, shown)))
+            inputs_file = Path(inputs) if inputs is not None else None
+            measurements = Measured(files[-1], measured if check else None, inputs_file, reason)
+            page_html = page_text(
+                page_of(source, [*sources, *resolved.included], growth_of(compilation, measurements))
+            )
             elsewhere = stack.enter_context(workshop(page))
-            moves.append((_draft(elsewhere, "report", made), page))
+            moves.append((_draft(elsewhere, "report", page_html), page))
         moves.append((files[-1], target))
         require_unchanged()
         failed = commit(moves, lambda: guard(target, source, texts, force))
@@ -448,13 +461,15 @@ def apply_file(
 
 
 def _within(form: Form, c: Result, bound: int, asked: bool) -> tuple[str, ...]:
-    """What to say of the memory that writing takes. Raises GrowError (G502) where more was not allowed."""
+    """A remark on the memory that writing takes, if any. Raises GrowError (G502) if it exceeds a requested
+    limit.
+    """
     from growc.plans.memory_bound import excess
 
-    said = excess(form.whole(c), bound)
-    if said and asked:
-        raise GrowError(Diagnostic("G502", said, help="a larger `--memory`, or none"))
-    return (said,) if said else ()
+    remark = excess(form.whole(c), bound)
+    if remark and asked:
+        raise GrowError(Diagnostic("G502", remark, help="a larger `--memory`, or none"))
+    return (remark,) if remark else ()
 
 
 @telling
@@ -467,7 +482,7 @@ def report(
     inputs: str | Path | None = None,
     config: Mapping[str, Json] | None = None,
 ) -> str:
-    """One HTML page that shows what a recipe makes of a model, or what is wrong with it. Writes nothing.
+    """One HTML page that shows the plan of a recipe for a model, or the problems in it. Writes nothing.
 
     `result`, a model that the recipe made of this one, is compared with it on `inputs`.
 
@@ -492,8 +507,8 @@ def verify(
 ) -> Verification:
     """Run two models on the same inputs and compare their outputs.
 
-    What its grown caches and outputs are to hold follows from the recipes in the metadata of `result`. Of two
-    modules, `inputs` are for forward, by name or in order.
+    The expected contents of grown caches and outputs follow from the recipes in the metadata of `result`. For
+    two modules, `inputs` are for forward, by name or in order.
     """
     if not (isinstance(source, str | Path) and isinstance(result, str | Path)):
         from growc.modules.grow import verify

@@ -1,7 +1,8 @@
-"""No file has two parts in one run: what a command writes is nothing that it reads, or writes besides.
+"""Check that each file has only one role in a run: a command must not write a file that it reads or writes
+otherwise.
 
-One place for all that names files: OUT, `--lineage` and what is written beside OUT, the recipe and what it
-includes or names, `--inputs`, `--optimizer`, and the files that the model is made of.
+All named files are checked here: OUT, `--lineage` and files written beside OUT, the recipe and files that it
+includes or names, `--inputs`, `--optimizer`, and the files of the model.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from growc.resolve.bound import Resolved
 
 @dataclass(frozen=True)
 class Part:
-    """A file or folder, and what it is in a run, as a person reads it: `OUT`, `the model`."""
+    """A file or folder and its role in a run, in words for users: `OUT`, `the model`."""
 
     role: str
     path: Path
@@ -39,47 +40,49 @@ def require_own_parts(
     target: Path,
     options: Mapping[str, str | Path | None],
 ) -> Sequence[Part]:
-    """All that `apply` reads; `options` are those that name files.
+    """All files that `apply` reads.
 
-    Raises GrowError (G200) where a file has two parts.
+    options: the options that name files. Raises GrowError (G200) if a file has two roles.
     """
     named = [Part(f"the file of `{name}`", Path(path)) for name, path in options.items() if path is not None]
     texts = [part for part in named if part.role in ("the file of `--lineage`", "the file of `--report`")]
     written = [Part("OUT", target), Part("the record of OUT", record_path(target, model.is_dir())), *texts]
-    read = [part for part in named if part not in texts]
-    read += [*model_parts(model), *recipe_parts(sources, resolved)]
-    require_distinct([*written, *kept_parts(model, resolved)], read, model=model)
-    return read
+    inputs_read = [part for part in named if part not in texts]
+    inputs_read += [*model_parts(model), *recipe_parts(sources, resolved)]
+    require_distinct([*written, *kept_parts(model, resolved)], inputs_read, model=model)
+    return inputs_read
 
 
 def require_distinct(written: Sequence[Part], read: Iterable[Part], *, model: Path | None = None) -> None:
-    """Raise GrowError (G200) where a file that is to be written has another part too, or would be lost in a
-    folder that is to be written. The first of `written` may replace `model` as a whole.
+    """Raise GrowError (G200) if a file to be written has another role, or would be lost in a folder to be
+    written.
+
+    The first of `written` may replace `model` as a whole.
     """
-    for one, other in combinations(written, 2):
-        for inner, outer in ((one, other), (other, one)):
+    for first, second in combinations(written, 2):
+        for inner, outer in ((first, second), (second, first)):
             if _is_same(inner.path, outer.path):
                 raise _twice(inner, outer)
             if Path(os.path.realpath(outer.path)) in Path(os.path.realpath(inner.path)).parents:
                 message = f"{inner.role} is `{inner.path}`, in the folder that {outer.role} is to be"
                 raise GrowError(Diagnostic("G200", message, help="name a file beside the folder"))
-    for other in read:
-        for one in written:
-            whole = one is written[0] and model is not None and _is_same(other.path, model)
-            if not whole and _is_same(one.path, other.path):
-                raise _twice(one, other)
+    for second in read:
+        for first in written:
+            replaced = first is written[0] and model is not None and _is_same(second.path, model)
+            if not replaced and _is_same(first.path, second.path):
+                raise _twice(first, second)
 
 
 def model_parts(model: Path, role: str = "the model") -> Iterator[Part]:
-    """A model and the files that it is made of. Texts that growc wrote into its folder are none of these."""
+    """A model and its files, without texts that growc wrote into its folder."""
     yield Part(role, model)
     if model.is_dir():
-        found = (Path(folder, name) for folder, _, names in os.walk(model) for name in names)
-        yield from (Part(f"a file of {role}", p) for p in found if p.name == RECORD or not has_opening(p))
+        files = (Path(folder, name) for folder, _, names in os.walk(model) for name in names)
+        yield from (Part(f"a file of {role}", p) for p in files if p.name == RECORD or not has_opening(p))
     elif model.suffix not in (".pt2", ".json"):
         from growc.dialects.onnx.files.load import files_of
 
-        with contextlib.suppress(Exception):  # whoever opens the model says what is wrong with it
+        with contextlib.suppress(Exception):  # opening the model reports its faults
             yield from (Part(f"data of {role}", path) for path in files_of(model))
 
 
@@ -100,16 +103,20 @@ def recipe_parts(sources: Iterable[Source], resolved: Resolved) -> Iterator[Part
 
 
 def kept_parts(model: Path, resolved: Resolved) -> Iterator[Part]:
-    """Where scores are kept that a recipe measures."""
+    """The files that keep the scores that a recipe measures."""
     statements = tuple(bound.statement for bound in resolved.statements)
     if any(isinstance(statement, Measure) for statement in statements):
-        asked = (statistic_of(part) for part in parts_of(statements) if isinstance(part, Ranking | Order))
-        for statistic in dict.fromkeys([IMPORTANCE, *(one for one in asked if one is not None)]):
+        statistics = (
+            statistic_of(part) for part in parts_of(statements) if isinstance(part, Ranking | Order)
+        )
+        for statistic in dict.fromkeys(
+            [IMPORTANCE, *(statistic for statistic in statistics if statistic is not None)]
+        ):
             yield Part("the file of kept scores", cache_path(model, statistic))
 
 
 def _is_same(a: Path, b: Path) -> bool:
-    """Whether two paths are one file, though it may not be there yet."""
+    """Whether two paths are one file, even if it does not exist yet."""
     if os.path.realpath(a) == os.path.realpath(b):
         return True
     try:

@@ -1,6 +1,6 @@
-"""`replay`: the growths that a record tells of, done again on another model of the same shapes.
+"""`replay`: carry out the growths of a record again on another model of the same shapes.
 
-(growc.training.replay is something else: samples of earlier domains in later batches.)
+growc.training.replay is a different thing: samples of earlier domains in later batches.
 """
 
 from __future__ import annotations
@@ -50,26 +50,29 @@ def replay(
     progress: Progress | None = None,
     planned: Planned | None = None,
 ) -> api.Applied | nn.Module:
-    """Do the growths of a record again on a model of the source's shapes: recipes, parameters and seeds.
+    """Carry out the growths of a record again on a model of the source's shapes: recipes, parameters and
+    seeds.
 
-    `record` is a model that growc made, or the `NAME.grown.json` beside it; `model` is what the first of
-    its growths began with, trained again, or a model that some of them made: then the others are done.
-    `files` says where files lie that recipes read, by their names there, if not beside the record; a file
-    that lies there must be the one that was read. The other options are as for `apply`. Gives what `apply`
-    gives of the last growth, with the files of all; of a module in Python, with `example_inputs` for its
-    forward, the module. `planned` is called with each plan, behind its number and how many there are.
-    Raises GrowError (G322) for a model of other shapes, with the name of a weight.
+    `record` is a model that growc made, or the `NAME.grown.json` beside it. `model` is the model with which
+    the first growth began, trained again, or a model that some of the growths made; then the remaining ones
+    are carried out. `files` gives the paths of files that recipes read, by their names there, if they are not
+    beside the record. A file beside the record must be the one that was read. The other options are as for
+    `apply`. `planned` is called with the number of a growth, the number of growths, and the plan.
+
+    Returns the result of `apply` for the last growth, with the remarks of all. For a module in Python, with
+    `example_inputs` for its forward, returns the module. Raises GrowError (G322) for a model of other shapes,
+    with the name of a weight.
 
     >>> replay("grown.onnx", "retrained.onnx", "grown-again.onnx").written  # doctest: +SKIP
     PosixPath('grown-again.onnx')
     """
     require_path(record, "the record")
-    place, given = Path(record), {name: Path(path) for name, path in (files or {}).items()}
+    place, file_paths = Path(record), {name: Path(path) for name, path in (files or {}).items()}
     records = records_of(place)
     if not isinstance(model, str | Path):
         if not is_module(model):
             raise wrong(f"`{str(model)[:60]}` is no model", "it is a path, or a module of torch")
-        module, growths = model, _growths(records, place, given)
+        module, growths = model, _growths(records, place, file_paths)
         require_shapes(growths[0].shapes, shapes_of_module(module), type(module).__name__)
         for growth in growths:
             config = growth.config or None
@@ -82,8 +85,8 @@ def replay(
             raise no_model(source)
         target = Path(out) if out is not None else default_output(source)
         require_name(target, "-o")
-        todo = still_to_do(records, form_of(source).history(source), str(source))
-        growths = _growths(todo, place, given, len(records) - len(todo))
+        remaining = still_to_do(records, form_of(source).history(source), str(source))
+        growths = _growths(remaining, place, file_paths, len(records) - len(remaining))
         shapes = growths[0].shapes
         require_shapes(shapes, shapes_of(source, shapes), str(source))
         written = [Part("OUT", target), Part("the record of OUT", record_path(target, source.is_dir()))]
@@ -94,20 +97,20 @@ def replay(
             remarks: tuple[str, ...] = ()
             for number, growth in enumerate(growths, 1):
                 last = number == len(growths)
-                tell = None if planned is None else partial(planned, number, len(growths))
+                report_plan = None if planned is None else partial(planned, number, len(growths))
                 folder = scratch / str(number)
                 folder.mkdir()
-                done = grow(
+                applied = grow(
                     growth.recipe,
                     source,
                     target if last else folder / source.name,
                     growth.parameters,
                     force=force,
                     config=growth.config or None,
-                    planned=tell,
+                    planned=report_plan,
                 )
-                source, remarks = done.written, (*remarks, *growth.remarks)
-        return replace(done, remarks=(*remarks, *done.remarks))
+                source, remarks = applied.written, (*remarks, *growth.remarks)
+        return replace(applied, remarks=(*remarks, *applied.remarks))
 
 
 def _growths(
@@ -115,9 +118,9 @@ def _growths(
 ) -> list[Growth]:
     """The growths, each with its files. Raises GrowError (G200) for a file that none of them reads."""
     growths = [growth_of(record, place, given, number) for number, record in enumerate(records, had + 1)]
-    read = dict.fromkeys(one.value for g in growths for one in files_read(g.recipe.recipe.statements))
-    for name in given.keys() - read:
-        have = ", ".join(f"`{one}`" for one in read)
-        remedy = f"they read {have}" if have else "they read no files"
+    names_read = dict.fromkeys(file.value for g in growths for file in files_read(g.recipe.recipe.statements))
+    for name in given.keys() - names_read:
+        known_names = ", ".join(f"`{file}`" for file in names_read)
+        remedy = f"they read {known_names}" if known_names else "they read no files"
         raise wrong(f"no recipe that is done again reads `{name}`", remedy)
     return growths

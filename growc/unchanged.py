@@ -1,7 +1,7 @@
-"""Sources that somebody writes to while growc reads them: the run says so, whatever else it found.
+"""Detect sources that change while growc reads them; the run then reports this instead of any other error.
 
-A file is known by its device, inode, size and time of change. One that is replaced by a rename counts as
-changed, too: the files are opened several times, and verification runs the source as it stands by then.
+A file is identified by its device, inode, size and time of change. A file replaced by a rename counts as
+changed, too: growc opens files several times, and verification runs the source as it is then.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.workshop import forsaken
 
 Identity = tuple[int, ...] | None
-"""What tells a file from what it was before; None where there is none."""
+"""The identity of a file's state; None if there is no file."""
 
 
 @contextlib.contextmanager
 def unchanged(parts: Iterable[Part]) -> Iterator[Callable[[], None]]:
-    """Watch what a run reads. Raises GrowError (G325) in place of an error where one of `parts` changed.
+    """Watch the files that a run reads.
 
-    Gives what raises it where all went well, to be called before anything is committed.
+    If one of `parts` changed, GrowError (G325) is raised in place of an error. Yields a function that raises
+    it after a run without errors, to be called before a commit.
     """
     before = {part.path: (part, _identity(part.path)) for part in parts}
 
     def changed() -> GrowError | None:
         for part, identity in before.values():
-            now = _identity(part.path)
-            if identity is not None and now != identity:
-                how = "changed" if now is not None else "was removed"
-                message = f"`{part.path}`, {part.role}, {how} while growc read it"
+            current = _identity(part.path)
+            if identity is not None and current != identity:
+                event = "changed" if current is not None else "was removed"
+                message = f"`{part.path}`, {part.role}, {event} while growc read it"
                 remedy = "run it again once nothing writes to that file"
                 return GrowError(Diagnostic("G325", message, help=remedy))
         return None
@@ -55,25 +56,28 @@ def unchanged(parts: Iterable[Part]) -> Iterator[Callable[[], None]]:
 
 
 def identities(parts: Iterable[Part]) -> list[tuple[str, Identity]]:
-    """What tells files, and what is in them, from all others."""
+    """Each path with the identity of its file's state."""
     return [(str(part.path), _identity(part.path)) for part in parts]
 
 
 def _identity(path: Path) -> Identity:
-    """Of a folder only which one it is: its files are watched themselves."""
+    """The identity of a path; for a folder only its device and inode, since its files are watched
+    themselves.
+    """
     with contextlib.suppress(OSError, ValueError):
-        found = path.stat()
-        place = found.st_dev, found.st_ino
-        return place if path.is_dir() else (*place, found.st_size, found.st_mtime_ns)
+        stats = path.stat()
+        place = stats.st_dev, stats.st_ino
+        return place if path.is_dir() else (*place, stats.st_size, stats.st_mtime_ns)
     return None
 
 
 @contextlib.contextmanager
 def _cut_short(changed: Callable[[], GrowError | None]) -> Iterator[None]:
-    """While sources are mapped: to read behind the new end of one kills a process (SIGBUS) without a word.
+    """In this context, a source that is cut short does not kill the process (SIGBUS) without a message.
 
-    Python's own handlers of signals run too late for this one. One of the C library says what happened and
-    ends the process. It is left alone where another one stands or a thread runs growc.
+    SIGBUS is sent when mapped memory behind the new end of a file is read. Python's own signal handlers run
+    too late for it. A handler of the C library prints the error and ends the process. It is not installed if
+    there is another handler, or if a thread runs growc.
     """
     number = getattr(signal, "SIGBUS", None)
     if number is None or threading.current_thread() is not threading.main_thread():
