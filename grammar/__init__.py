@@ -31,7 +31,7 @@ __all__ = [
 def parse(*sources: Source) -> Recipe:
     """The recipe in one text, or in several in sequence. Raises GrowError with every mistake in them."""
     parts = [read(source) for source in sources]
-    diagnostics = [diagnostic for _, found in parts for diagnostic in found]
+    diagnostics = [diagnostic for _, mistakes in parts for diagnostic in mistakes]
     if diagnostics:
         raise GrowError(*diagnostics)
     return sum((recipe for recipe, _ in parts), Recipe())

@@ -50,7 +50,7 @@ def grammar() -> Lark:
     Its tables are cached beside Python's bytecode: lark takes ten times as long to build them as to read
     them. It builds them anew if they do not fit.
     """
-    kept = Path(cache_from_source(__file__)).with_suffix(".lark")
+    table_cache = Path(cache_from_source(__file__)).with_suffix(".lark")
     return Lark(
         Path(__file__).with_name("grow.lark").read_text(encoding="utf-8") + rules(),
         start=["line", "expression", "between"],
@@ -58,7 +58,7 @@ def grammar() -> Lark:
         lexer="basic",
         propagate_positions=True,
         maybe_placeholders=True,
-        cache=False if sys.dont_write_bytecode else str(kept),
+        cache=False if sys.dont_write_bytecode else str(table_cache),
     )
 
 
@@ -120,21 +120,21 @@ def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[A
     mended = [*tokens, Token(END, "", start_pos=last, end_pos=last)]
     repaired: Token | None = None
     while True:
-        parser, taken, tree = _fed(mended, start)
-        if taken == len(mended):
+        parser, accepted, tree = _fed(mended, start)
+        if accepted == len(mended):
             return build(tree, source), diagnostics
-        token = mended[taken]
+        token = mended[accepted]
         if token is repaired or len(diagnostics) == MAX_IN_LINE:  # the repair failed
             return None, diagnostics
-        mistake = Mistake(source, token, frozenset(parser.accepts()), keywords(), mended[:taken])
+        mistake = Mistake(source, token, frozenset(parser.accepts()), keywords(), mended[:accepted])
         diagnostics.append(mistake.diagnostic())
-        repaired, mended[taken : taken + 1] = token, mistake.repair() or [token]
+        repaired, mended[accepted : accepted + 1] = token, mistake.repair() or [token]
 
 
 def expected_behind(tokens: Sequence[Token]) -> frozenset[str]:
     """The terminals that may follow the beginning of a line; empty if the tokens begin no line."""
-    parser, taken, _ = _fed(tokens, "line")
-    return frozenset(parser.accepts() if taken == len(tokens) else ())
+    parser, accepted, _ = _fed(tokens, "line")
+    return frozenset(parser.accepts() if accepted == len(tokens) else ())
 
 
 def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, Any]:

@@ -58,8 +58,8 @@ class Budgeted(ABC):
         )
         self.notes: tuple[str, ...] = ()
         self.take(self.found_knobs())
-        given = self.value(statement.limit.value)
-        self.limit = math.floor(given) if isinstance(statement, ast.Budget) else math.ceil(given)
+        limit = self.value(statement.limit.value)
+        self.limit = math.floor(limit) if isinstance(statement, ast.Budget) else math.ceil(limit)
 
     def take(self, knobs: Sequence[Knob]) -> None:
         """Set the axes of the budget, and the model's cost as a function of them."""
@@ -88,10 +88,10 @@ class Budgeted(ABC):
     def plan(self, levels: Sequence[int], lost: float = 0.0) -> Choice:
         """One planned choice. Raises GrowError if the model cannot follow it."""
         items = self.items(levels)
-        behind = tuple(
+        appended = tuple(
             replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
         )
-        c = held(self.planning.of((*self.above.statements, *behind)))
+        c = held(self.planning.of((*self.above.statements, *appended)))
         return Choice(tuple(levels), items, amount_of(self.asked.limit.quantity, c, self.sequences), lost, c)
 
     def items(self, levels: Sequence[int]) -> tuple[ast.Statement, ...]:
@@ -125,10 +125,12 @@ class Budgeted(ABC):
         sizes = ", ".join(
             f"{k.axis.name} {'/'.join(map(str, k.sizes(n)))}" for k, n in zip(self.knobs, levels, strict=True)
         )
-        asked = f"{self.asked.limit.quantity} {self.asked.limit.relation} {self.limit}"
+        requirement = f"{self.asked.limit.quantity} {self.asked.limit.relation} {self.limit}"
         notes = (f"the {most} is {round(amount)}, with {sizes}", *self.notes)
         return GrowError(
-            Diagnostic("G303", f"no sizes of these axes have {asked}", self.asked.limit.span, notes=notes)
+            Diagnostic(
+                "G303", f"no sizes of these axes have {requirement}", self.asked.limit.span, notes=notes
+            )
         )
 
     # ---------------------------------------------------------------- expressions

@@ -74,8 +74,8 @@ def elements(c: Result, use: Value, shares: Shares) -> Polynomial:
     assert use.weight is not None
     product = shares.product(shares.of(space) for space in c.axes.of(use))
     today = product.at(shares.ones)
-    now = _now(c).get(use, use.weight.elements)
-    return product if today == now else Polynomial.constant(now, shares.count)
+    planned_elements = _now(c).get(use, use.weight.elements)
+    return product if today == planned_elements else Polynomial.constant(planned_elements, shares.count)
 
 
 def _now(c: Result) -> Mapping[Value, int]:

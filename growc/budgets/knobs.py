@@ -89,8 +89,8 @@ class Knob:
 
     def turn(self, level: int) -> Fraction:
         """The smallest factor to which a level is the nearest."""
-        own = self.share(level)
-        return own if level == 0 else (self.share(level - 1) + own) / 2
+        share = self.share(level)
+        return share if level == 0 else (self.share(level - 1) + share) / 2
 
     def turns(self) -> list[Fraction]:
         """The factors at which another level becomes the nearest."""
@@ -121,8 +121,8 @@ class Trials:
     def lowered(self, *statements: ast.Statement) -> Lowered:
         """The lowered form of the compilation's statements and these."""
         self.done += 1
-        behind = [replace(self.bound, statement=statement) for statement in statements]
-        return lowered(self.c, [*self.c.statements, *behind], self.c.depth)
+        appended = [replace(self.bound, statement=statement) for statement in statements]
+        return lowered(self.c, [*self.c.statements, *appended], self.c.depth)
 
     def sizes(self, *statements: ast.Statement) -> dict[Space, int]:
         """The new sizes of all atoms that change."""
@@ -260,7 +260,7 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
     parts = math.gcd(*counts)
     scores = _of_layers(c, order)
     levels = tuple(range(1, parts + 1))
-    kept, lost = [], []
+    arrangements_by_level, losses = [], []
     for level in levels:
         arrangements: list[tuple[int, ...] | None] = [None] * len(c.layers.runs)
         squares = 0.0
@@ -272,10 +272,10 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
             removed = weights[[layer not in staying for layer in range(count)]].sum()
             squares += float(removed / weights.sum()) ** 2 if weights.sum() else 0.0
             arrangements[k] = tuple(staying)
-        kept.append(tuple(arrangements))
-        lost.append(math.sqrt(squares / len(inside)))
+        arrangements_by_level.append(tuple(arrangements))
+        losses.append(math.sqrt(squares / len(inside)))
     before = tuple(dict.fromkeys(counts))
-    return Knob(axis, before, parts, levels, np.array(lost), frozenset(), tuple(kept))
+    return Knob(axis, before, parts, levels, np.array(losses), frozenset(), tuple(arrangements_by_level))
 
 
 def deeper(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
@@ -283,15 +283,15 @@ def deeper(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob
     inside, counts = _runs(c, axis, bound)
     parts = math.gcd(*counts)
     levels = tuple(range(parts, TIMES * parts + 1))
-    kept = []
+    arrangements_by_level = []
     for level in levels:
         arrangements: list[tuple[int, ...] | None] = [None] * len(c.layers.runs)
         for k, count in zip(inside, counts, strict=True):
             n = count * level // parts
             arrangements[k] = tuple(arrangement(ast.Stack(Int(n), order), count, _literal))
-        kept.append(tuple(arrangements))
+        arrangements_by_level.append(tuple(arrangements))
     before = tuple(dict.fromkeys(counts))
-    return Knob(axis, before, parts, levels, np.zeros(len(levels)), frozenset(), tuple(kept))
+    return Knob(axis, before, parts, levels, np.zeros(len(levels)), frozenset(), tuple(arrangements_by_level))
 
 
 def _runs(c: Result, axis: ast.AxisRef, bound: Bound) -> tuple[list[int], list[int]]:

@@ -51,11 +51,11 @@ def decided(planning: Planning, above: Resolved, bound: Bound, statement: ast.Su
     levels = shared_out(places, total, statement)
     items = tuple(_items(places, levels, statement))
     plain = [_plain(place, level, statement) for place, level in zip(places, levels, strict=True)]
-    behind = [
+    appended = [
         replace(bound, number=bound.number + k, scopes=(*bound.scopes, *scopes), statement=layer_statement)
         for k, (scopes, layer_statement) in enumerate(p for p in plain if p is not None)
     ]
-    _held(planning, above, behind, places, total, statement)
+    _held(planning, above, appended, places, total, statement)
     sizes = tuple(str(place.size(level)) for place, level in zip(places, levels, strict=True))
     kept_units = sum(place.size(level) for place, level in zip(places, levels, strict=True))
     shares = [float(place.knob.lost[level]) for place, level in zip(places, levels, strict=True)]

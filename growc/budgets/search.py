@@ -89,9 +89,9 @@ class Search:
             ranked = self.ranked(choices, limit)[:REFINED]
             if not ranked:
                 return []
-            beside = {neighbour for choice in ranked for neighbour in self.beside(choice.levels, finest)}
+            neighbours = {neighbour for choice in ranked for neighbour in self.beside(choice.levels, finest)}
             choices = np.unique(
-                np.concatenate([choices, self.filled(np.array(sorted(beside)), finest, limit)]), axis=0
+                np.concatenate([choices, self.filled(np.array(sorted(neighbours)), finest, limit)]), axis=0
             )
         return self.ranked(choices, limit)
 

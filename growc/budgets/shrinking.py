@@ -80,11 +80,14 @@ class Shrinking(Budgeted):
 
     def decide(self) -> Decision:
         """The decision with the choice that loses least."""
-        asked = self.statement.candidates
-        tried = [_Tried(trial, None) for trial in self.planned(1 if asked is None else self.number(asked))]
-        if asked is not None:
+        candidates = self.statement.candidates
+        tried = [
+            _Tried(trial, None)
+            for trial in self.planned(1 if candidates is None else self.number(candidates))
+        ]
+        if candidates is not None:
             progress = self.planning.options.get("progress", quiet)
-            costs = [(trial.choice, measured(trial.choice.c, asked.span, progress)) for trial in tried]
+            costs = [(trial.choice, measured(trial.choice.c, candidates.span, progress)) for trial in tried]
             tried = [_Tried(*pair) for pair in sorted(costs, key=lambda pair: pair[1].cost)]
         first = tried[0].choice
         chosen = Found(first.levels, first.amount, first.lost)

@@ -48,14 +48,14 @@ def grow(
     """
     c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True, config=config)
     judge_plan(resolved.statements, c)
-    held: GrownWeights[Living] = held_result(c).held
-    model, result = held_model(c), revived(held)
+    grown: GrownWeights[Living] = held_result(c).held
+    model, result = held_model(c), revived(grown)
     inputs = _inputs(c, module, example_inputs)
     planned = emitted(c)
     descent = Descent.of(c, planned, [value.name or "" for value in planned.graph.outputs])
     cases = descent.cases(module, inputs, model.captured if check else None)
     finish(resolved, c, module, result, cases, descent, check=check)
-    twins = in_single(held) if check and c.plan.certificate.exact else None
+    twins = in_single(grown) if check and c.plan.certificate.exact else None
     if twins is not None:
         wider = [Case(*tree_map_only(Tensor, single, (case.source, case.result))) for case in cases]
         finish(Resolved(()), c, *twins, wider, descent, check=True)
@@ -92,11 +92,11 @@ def revived(grown: GrownWeights[Living]) -> Any:
 
 def in_single(grown: GrownWeights[Living]) -> tuple[Any, Any] | None:
     """Source and result in single precision; None if no number of the source is narrower."""
-    own = grown.source
-    if all(widened(tensor) is tensor for tensor in own.tensors.values()):
+    memory_source = grown.source
+    if all(widened(tensor) is tensor for tensor in memory_source.tensors.values()):
         return None
-    wide = deepcopy(own.source).float()
-    living = replace(own, source=wide, tensors=wide.state_dict(keep_vars=True))
+    wide = deepcopy(memory_source.source).float()
+    living = replace(memory_source, source=wide, tensors=wide.state_dict(keep_vars=True))
     return wide, revived(replace(grown, source=living))
 
 
@@ -114,11 +114,11 @@ def _follow(module: Any, source: Any) -> None:
 
     These are modes, types of computed buffers and gradient checkpointing.
     """
-    own = dict(source.named_buffers())
+    source_buffers = dict(source.named_buffers())
     stored = module.state_dict(keep_vars=True)
     for name, buffer in module.named_buffers():
         if name not in stored:
-            like = own.get(name)
+            like = source_buffers.get(name)
             kind = buffer.dtype if like is None else like.dtype
             place(module, [name], buffer.to(source.device if like is None else like.device, kind))
     parts = dict(source.named_modules())

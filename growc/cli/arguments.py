@@ -35,11 +35,11 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         near = ""
-        if found := re.fullmatch(r"unrecognized arguments: (.*)", message):
+        if match := re.fullmatch(r"unrecognized arguments: (.*)", message):
             names = (name for action in self._actions for name in action.option_strings)
-            known = {name.strip("-"): name for name in names}
-            word = next((word for word in found[1].split() if word.startswith("-")), "")
-            near = known.get(nearest(word.strip("-").partition("=")[0], known) or "", "")
+            option_names = {name.strip("-"): name for name in names}
+            word = next((word for word in match[1].split() if word.startswith("-")), "")
+            near = option_names.get(nearest(word.strip("-").partition("=")[0], option_names) or "", "")
         remedy = f"`{self.prog} --help` shows what there is"
         raise wrong(message, f"did you mean `{near}`? {remedy}" if near else remedy)
 

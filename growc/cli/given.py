@@ -71,8 +71,8 @@ def take_workers(parser: ArgumentParser, told: str) -> None:
 
 def take_home(parser: ArgumentParser) -> None:
     """Add the option for the folder with the config of a folder of weights."""
-    told = "the directory of the config of a distributed checkpoint"
-    parser.add_argument("--model", dest="home", type=Path, metavar="DIR", help=told)
+    help_text = "the directory of the config of a distributed checkpoint"
+    parser.add_argument("--model", dest="home", type=Path, metavar="DIR", help=help_text)
 
 
 def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> Iterator[tuple[str, str]]:

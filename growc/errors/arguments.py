@@ -26,10 +26,10 @@ def telling(function: Callable[P, Made]) -> Callable[P, Made]:
         try:
             signature.bind(*given, **named)
         except TypeError as error:
-            known = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+            argument_names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
             unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-            near = nearest(unknown[1], known) if unknown else None
-            remedy = f"did you mean `{near}`?" if near else f"its arguments are {', '.join(known)}"
+            near = nearest(unknown[1], argument_names) if unknown else None
+            remedy = f"did you mean `{near}`?" if near else f"its arguments are {', '.join(argument_names)}"
             raise wrong(f"`{function.__name__}` is called wrongly: {error}", remedy) from error
         return function(*given, **named)
 

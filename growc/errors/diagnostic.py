@@ -87,8 +87,8 @@ def concealed(diagnostic: Diagnostic) -> Diagnostic:
 def explain(code: str) -> str:
     """The text that `growc explain CODE` prints. Raises GrowError (G200) if there is no such code."""
     if code not in CODES:
-        known = f"the codes are {', '.join(sorted(CODES))}"
-        raise GrowError(Diagnostic("G200", f"there is no error code `{code}`", notes=(known,)))
+        note = f"the codes are {', '.join(sorted(CODES))}"
+        raise GrowError(Diagnostic("G200", f"there is no error code `{code}`", notes=(note,)))
     entry = CODES[code]
     return f"{code}: {entry.title} (exit status {entry.status})\n\n{entry.explanation}"
 
@@ -177,20 +177,20 @@ def _in_order(marks: list[Mark]) -> list[Mark]:
 
 
 def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: str, ink: Ink) -> list[str]:
-    here = primary is not None and primary.source == source
+    has_primary = primary is not None and primary.source == source
     bar = f"{gutter} {ink.frame}|{ink.off}"
-    place = printable(str(primary if here else marks[0][0]))
-    lines = [f"{gutter} {ink.frame}{'-->' if here else ':::'}{ink.off} {place}", bar]
+    place = printable(str(primary if has_primary else marks[0][0]))
+    lines = [f"{gutter} {ink.frame}{'-->' if has_primary else ':::'}{ink.off} {place}", bar]
     if source.private:
         return lines[:1]
-    shown, cut = 0, ""
+    shown_line, shown_text = 0, ""
     for span, label, sign in marks:
         text, first = _around(source.line(span.line), span.column - 1)
-        if shown and span.line > shown + 1:
+        if shown_line and span.line > shown_line + 1:
             lines.append(f"{ink.frame}...{ink.off}")
-        if (span.line, text) != (shown, cut):
-            shown, cut = span.line, text
-            lines.append(f"{ink.frame}{shown:>{len(gutter)}} |{ink.off} {_visible(text)}".rstrip())
+        if (span.line, text) != (shown_line, shown_text):
+            shown_line, shown_text = span.line, text
+            lines.append(f"{ink.frame}{shown_line:>{len(gutter)}} |{ink.off} {_visible(text)}".rstrip())
         before = _width(text[:first])
         under = sign * max(1, _width(text[: first + span.end - span.start]) - before)
         tint = ink.error if sign == "^" else ink.frame

@@ -64,9 +64,9 @@ def default_output(model: Path) -> Path:
 
     For a fetched model it is in the current folder.
     """
-    beside = put_beside(model)
-    stem, ending = (beside.name, "") if model.is_dir() else (beside.stem, beside.suffix)
-    return beside.with_name(f"{stem}.grown{ending}")
+    place = put_beside(model)
+    stem, ending = (place.name, "") if model.is_dir() else (place.stem, place.suffix)
+    return place.with_name(f"{stem}.grown{ending}")
 
 
 def record_path(target: Path, folder: bool = False) -> Path:
@@ -213,6 +213,6 @@ def own_data(model: Path) -> set[Path]:
     if not model.is_file() or record_of(model) or not made_by_growc(model):
         return set()
     places = set(files_of(model))
-    own = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
-    siblings = (model.with_name(place.name) for place in places if own.fullmatch(place.name))
+    data_name = re.compile(re.escape(model.stem) + r"-[0-9a-f]{12}\.data")
+    siblings = (model.with_name(place.name) for place in places if data_name.fullmatch(place.name))
     return {place for place in siblings if place.resolve() in places}

@@ -65,8 +65,8 @@ class CheckpointDirectory:
 
     def distributed(self, grown: GrownWeights[Opened]) -> bool:
         """Whether the result is a distributed checkpoint."""
-        own = DISTRIBUTED if grown.source.checkpoint.distributed else SAFETENSORS
-        return (self.weights or own) == DISTRIBUTED
+        source_kind = DISTRIBUTED if grown.source.checkpoint.distributed else SAFETENSORS
+        return (self.weights or source_kind) == DISTRIBUTED
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """Write the directory. Raises GrowError (G308) if a tensor differs from what its class has."""
@@ -93,10 +93,12 @@ class CheckpointDirectory:
         from growc.checkpoint.classes.distributed_result import optimizers_of
 
         if saved := grown.source.checkpoint.distributed:
-            taken = {key for optimizer in optimizers_of(grown) for key in optimizer.keys}
+            optimizer_keys = {key for optimizer in optimizers_of(grown) for key in optimizer.keys}
             weights = saved.below(grown.source.checkpoint.prefix)
             skipped = [
-                k for k, path in saved.paths.items() if k not in taken and str(path[-1]) not in weights
+                k
+                for k, path in saved.paths.items()
+                if k not in optimizer_keys and str(path[-1]) not in weights
             ]
             if skipped:
                 yield f"not carried over: {len(skipped)} entries of the checkpoint, such as `{skipped[0]}`"

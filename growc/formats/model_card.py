@@ -89,10 +89,10 @@ def front_matter(said: Mapping[str, Json], base: str) -> str:
     """The YAML before a result's card, derived from that of its source."""
     import yaml
 
-    kept = {key: word for key in KEPT if (word := _words(said.get(key)))}
+    copied = {key: word for key in KEPT if (word := _words(said.get(key)))}
     own_tags = _words(said.get("tags")) or []
     tags = [own_tags] if isinstance(own_tags, str) else own_tags
-    fields = kept | ({"base_model": base} if base else {}) | {"tags": list(dict.fromkeys([*tags, *TAGS]))}
+    fields = copied | ({"base_model": base} if base else {}) | {"tags": list(dict.fromkeys([*tags, *TAGS]))}
     return f"---\n{yaml.safe_dump(fields, sort_keys=True, width=LARGEST)}---\n"
 
 

@@ -107,10 +107,10 @@ def _by_sizes(bounds: Sequence[tuple[Bound, Reorder]], pairs: Sequence[list[str]
     sizes = {name: Int(int(size)) for name, size in pairs}
     if len(sizes) < len(pairs):
         raise wrong("a prefix has one size for an axis")
-    known = dict.fromkeys(sort.axis.name for _, sort in bounds)
-    for name in sizes.keys() - known:
-        have = ", ".join(f"`{axis}`" for axis in known)
-        raise wrong(f"the `nest` of `{model}` did not sort `{name}`", f"it sorted {have}")
+    sorted_names = dict.fromkeys(sort.axis.name for _, sort in bounds)
+    for name in sizes.keys() - sorted_names:
+        sorted_list = ", ".join(f"`{axis}`" for axis in sorted_names)
+        raise wrong(f"the `nest` of `{model}` did not sort `{name}`", f"it sorted {sorted_list}")
     cuts = (_cut(bound, sort, sizes[sort.axis.name]) for bound, sort in bounds if sort.axis.name in sizes)
     return Recipe(tuple(cuts))
 

@@ -101,8 +101,8 @@ class Difference(Shown):
     @property
     def rewired(self) -> bool:
         """Whether the same operators are connected differently."""
-        known = self.one_form and not self.before.problem and not self.after.problem
-        alike = known and not self.operators and not self.attributes
+        comparable = self.one_form and not self.before.problem and not self.after.problem
+        alike = comparable and not self.operators and not self.attributes
         return alike and self.before.wiring != self.after.wiring
 
     @property
@@ -223,10 +223,10 @@ def _changed(
 def _uncompared(
     sides: Sequence[Side], before: Mapping[str, StoredTensor], after: Mapping[str, StoredTensor]
 ) -> Iterator[str]:
-    for side, held in zip(sides, (before, after), strict=True):
+    for side, tensors in zip(sides, (before, after), strict=True):
         if side.problem:
             yield f"axes and operators: of `{side.path.name}` they are not known: {side.problem}"
-        if not held:
+        if not tensors:
             yield f"weights: `{side.path.name}` has none"
     if sides[0].form != sides[1].form:
         forms = " and ".join(f"a{'n' * (side.form[0] in 'AO')} {side.form}" for side in sides)

@@ -88,10 +88,10 @@ def flops(
     if isinstance(model, Analysis):
         return count(model, sizes=sizes, trained=trained)
     if trained is None and not isinstance(model, str | Path):
-        every = model.named_parameters(remove_duplicate=False)
-        trained = {name for name, parameter in every if parameter.requires_grad}
-    found = compiled(Resolved(()), model, analysis_only=True, example_inputs=example_inputs)
-    return count(found, sizes=sizes, trained=trained)
+        named_parameters = model.named_parameters(remove_duplicate=False)
+        trained = {name for name, parameter in named_parameters if parameter.requires_grad}
+    analysis = compiled(Resolved(()), model, analysis_only=True, example_inputs=example_inputs)
+    return count(analysis, sizes=sizes, trained=trained)
 
 
 def before_and_after(c: Result) -> tuple[Flops, Flops]:
@@ -112,15 +112,15 @@ def count(
     forward, backward, uncounted = costs(c, sizes_at_points, with_gradients(c, trained))
     shapes = {v: tuple(s[0] for s in rows) for v, rows in inputs.items() if rows is not None}
     named = {v.name: shape for v, shape in shapes.items()}
-    caches = [past for past, _ in c.graph.states if past in shapes]
+    caches = [cache for cache, _ in c.graph.states if cache in shapes]
     if ids and not {v for v in shapes if v.floating}.difference(caches):
         sample_shapes = tuple(shapes[v][-1:] for v in ids)
         units = sum(math.prod(shapes[v]) for v in ids)
         cached = cached_tokens(c.sampled.inputs, ids, {v: shapes[v] for v in caches})
         return Flops("token", units, forward, backward, named, sample_shapes, uncounted, cached)
     batched = samples_first(c)
-    shown = [shape for v, shape in shapes.items() if v.floating or v in ids] or [*shapes.values()]
-    sample_shapes = tuple(shape[1:] if batched else shape for shape in shown)
+    sample_inputs = [shape for v, shape in shapes.items() if v.floating or v in ids] or [*shapes.values()]
+    sample_shapes = tuple(shape[1:] if batched else shape for shape in sample_inputs)
     units = shapes[c.graph.inputs[0]][0] if batched else 1
     return Flops("sample", units, forward, backward, named, sample_shapes, uncounted)
 

@@ -84,12 +84,12 @@ def profile(
     by one.
     """
     known = logits(c)
-    asked = [
+    all_changes = [
         (score, phrase, tuple(order))
         for score in scores
         for phrase, order in changes(score, len(c.layers.runs[score.run].layers)).items()
     ]
-    new = [change for change in asked if book.trial(change[0].run, change[1]) is None]
+    new = [change for change in all_changes if book.trial(change[0].run, change[1]) is None]
     with ExitStack() as stack:
 
         @cache
@@ -98,8 +98,8 @@ def profile(
 
         for at in range(0, len(new), ranks.size):
             batch = new[at : at + ranks.size]
-            each, done = sum(opened().rows), len(asked) - len(new) + at
-            tell = _from(progress, batch[0][1], done * each, len(asked) * each)
+            each, done = sum(opened().rows), len(all_changes) - len(new) + at
+            tell = _from(progress, batch[0][1], done * each, len(all_changes) * each)
             tell(0)
             job = TryChange(subject, known, tuple((score.run, order) for score, _, order in batch))
             trials = ranks.each(job, partial(job.own, opened(), tell))
@@ -171,8 +171,8 @@ class Book:
     def trial(self, run: int, phrase: str) -> Trial | None:
         """The cost of a change, if known."""
         key = f"{run}: {phrase}"
-        found = self.entries.get(key)
-        return self.tried.get(key) if found is None else record(Trial, found)
+        entry = self.entries.get(key)
+        return self.tried.get(key) if entry is None else record(Trial, entry)
 
     def keep(self, run: int, phrase: str, trial: Trial) -> None:
         """Keep the cost of a change."""
@@ -191,8 +191,8 @@ class Book:
             count, loss = sum(opened().rows), opened().loss
             self.write("source", [count, None if loss is None else asdict(loss)])
             return count, loss
-        known, entry = items(self.entries["source"])
-        return whole(known), None if entry is None else record(Loss, entry)
+        samples, entry = items(self.entries["source"])
+        return whole(samples), None if entry is None else record(Loss, entry)
 
 
 def tried(

@@ -83,19 +83,19 @@ def measurement(
     from growc.measurement.observed import layer_scores, named_scores
     from growc.plans.scores import cache_path, require
 
-    place, kept = local(model, progress), None if out is None else Path(out)
-    written = Part("the file of scores", cache_path(place) if kept is None else kept)
+    place, scores_file = local(model, progress), None if out is None else Path(out)
+    written = Part("the file of scores", cache_path(place) if scores_file is None else scores_file)
     require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(place)])
-    if kept is not None and (kind := irregular(kept)):
-        raise GrowError(Diagnostic("G501", f"`{kept}` is {kind}, and no file"))
+    if scores_file is not None and (kind := irregular(scores_file)):
+        raise GrowError(Diagnostic("G501", f"`{scores_file}` is {kind}, and no file"))
     compilation = analysed(place)
-    if kept is not None and kept.exists() and not force:
-        require(kept, importance.mark(compilation, Path(inputs), samples))
+    if scores_file is not None and scores_file.exists() and not force:
+        require(scores_file, importance.mark(compilation, Path(inputs), samples))
     importances = importance.measure(
         compilation,
         Path(inputs),
         samples,
-        kept=kept,
+        kept=scores_file,
         progress=progress,
         ranks=ranks,
         remade=lowered,
@@ -128,8 +128,8 @@ def profile(
         layers = measurement(model, inputs, out, samples, progress=progress, ranks=ranks).layers
     path, data = local(model, progress), Path(inputs)
     source = opened(path)
-    kept = cache_path(path) if out is None else Path(out)
-    book = Book.of(kept, fingerprint(source.files(path), data, samples))
+    scores_file = cache_path(path) if out is None else Path(out)
+    book = Book.of(scores_file, fingerprint(source.files(path), data, samples))
     subject = Subject(path, source.file(path), lowered, data, samples, source.lenient)
     c = analysed(subject.file)  # the file that onnxruntime runs
     return profile(c, subject, layers, progress, book, ranks)

@@ -48,11 +48,11 @@ def recipes() -> tuple[ShippedRecipe, ...]:
 
 def recipe_named(name: str) -> ShippedRecipe:
     """A recipe by its name, with or without its number. Raises GrowError (G200) if there is none."""
-    known = {recipe.name: recipe for recipe in recipes()}
-    short = {recipe.partition("-")[2]: recipe for recipe in known}
-    if name in known or name in short:
-        return known[short.get(name, name)]
-    near = nearest(name, [*known, *short])
+    by_name = {recipe.name: recipe for recipe in recipes()}
+    short = {recipe.partition("-")[2]: recipe for recipe in by_name}
+    if name in by_name or name in short:
+        return by_name[short.get(name, name)]
+    near = nearest(name, [*by_name, *short])
     listed = "`growc recipes` lists them all"
     raise wrong(f"there is no recipe `{name}`", f"did you mean `{near}`? {listed}" if near else listed)
 

@@ -266,7 +266,7 @@ def _first_within(trials: Trials, named: Sequence[Offer], scope: str) -> Iterato
 
 def _unnamed(c: Analysis) -> Iterator[tuple[str, int]]:
     """Weight axes that are not frozen and have no role, as a recipe names them; equal parts once."""
-    taken = {find(x) for axes in c.roles.axes.values() for axis in axes for x in atoms_of(axis.spaces)}
+    covered = {find(x) for axes in c.roles.axes.values() for axis in axes for x in atoms_of(axis.spaces)}
     places: dict[tuple[str, int, int], list[tuple[str, Space]]] = {}
     for use in c.axes.graph.uses():
         weight = use.weight
@@ -274,16 +274,16 @@ def _unnamed(c: Analysis) -> Iterator[tuple[str, int]]:
             continue
         for k, space in enumerate(c.axes.of(use)):
             atoms = {find(x) for x in atoms_of([space])}
-            fixed = not atoms or any(x.frozen for x in atoms) or atoms & taken
+            fixed = not atoms or any(x.frozen for x in atoms) or atoms & covered
             if not fixed and k < len(weight.shape) and weight.shape[k] > 1:
                 numbered = re.sub(r"(?<![^._/])\d+(?![^._/])", "*", weight.name)
                 places.setdefault((numbered, k, weight.shape[k]), []).append((weight.name, find(space)))
     for (numbered, k, size), occurrences in places.items():
         spaces = {space for _, space in occurrences}
         atoms = {find(x) for x in atoms_of(spaces)}
-        if atoms & taken:
+        if atoms & covered:
             continue
-        taken |= atoms
+        covered |= atoms
         one_pattern = len(spaces) > 1 and _matched(c, numbered) == {name for name, _ in occurrences}
         names = [numbered] if one_pattern else list(dict.fromkeys(name for name, _ in occurrences))
         yield from ((f'axis {k} of "{name}"', size) for name in names)

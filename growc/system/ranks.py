@@ -20,7 +20,7 @@ Job = Callable[[int, int], Made]
 """A job for a process, called with its number and the number of processes."""
 
 PATIENCE = timedelta(days=30)
-"""How long a process waits for others: only the first one plans and compares."""
+"""The longest time that a process waits for others, since only the first one plans and compares."""
 
 
 @dataclass(frozen=True)

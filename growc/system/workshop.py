@@ -154,15 +154,15 @@ def clean(place: Path) -> Cleaned:
     If the file system has no locks, folders of a process that no longer runs on this host are removed, too.
     """
     with alone(place), uninterrupted():
-        beside = _settled(place, BESIDE)
+        place_cleaned = _settled(place, BESIDE)
     with alone(common := Path(tempfile.gettempdir())), uninterrupted():
         temporary = _settled(common, SCRATCH)
-    unsure = [*beside.unsure, *temporary.unsure]
+    unsure = [*place_cleaned.unsure, *temporary.unsure]
     ended = [folder for folder in unsure if (owner := _owner(folder)) is not None and not _may_live(owner)]
     for folder in ended:
         _recovered(folder)
-    removed = [*beside.removed, *temporary.removed, *ended]
-    return Cleaned(removed, beside.busy, [folder for folder in unsure if folder not in ended])
+    removed = [*place_cleaned.removed, *temporary.removed, *ended]
+    return Cleaned(removed, place_cleaned.busy, [folder for folder in unsure if folder not in ended])
 
 
 def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:

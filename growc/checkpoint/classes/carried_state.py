@@ -41,9 +41,9 @@ def carried_by(
     before = [[grown.first.get(name, name) for name in group] for group in groups]
     after = [grown.first[name] for name, _ in grown.module.named_parameters()]
     places = {name: place for place, name in enumerate(name for group in before for name in group)}
-    own = [[places[name] for name in after if name in group] for group in map(set, before)]
-    if own != [
-        sorted(group) for group in own
+    group_places = [[places[name] for name in after if name in group] for group in map(set, before)]
+    if group_places != [
+        sorted(group) for group in group_places
     ]:  # the optimizer does not number in the module's order: keep its own
         origin = {name: weight.copy_of or weight.source for name, weight in weights.items()}
         after.sort(key=lambda name: places.get(origin.get(name) or name, len(places)))

@@ -67,11 +67,11 @@ def _once(
     grow together. Otherwise its segments are resized.
     """
     sums, covered = set[Space](), set[Space]()
-    for key, own in parts.items():
-        known = len(own) > 1 and own <= plain.keys()
-        if known and len({alike[part] for part in own}) == 1 and own.isdisjoint(covered):
+    for key, own_parts in parts.items():
+        all_resized = len(own_parts) > 1 and own_parts <= plain.keys()
+        if all_resized and len({alike[part] for part in own_parts}) == 1 and own_parts.isdisjoint(covered):
             sums.add(key)
-            covered |= own
+            covered |= own_parts
     alone = {key for key in plain.keys() - covered if parts[key].isdisjoint(plain)}
     return [led for key, led in plain.items() if key in sums | alone]
 
@@ -79,8 +79,8 @@ def _once(
 def _leader(found: Unsolved, axes: StoredAxes, place: Place, grows: bool) -> Bound | None:
     """The statement that resizes most of the axes that the same fields of the config resize."""
     kind = Widen if grows else Subclone
-    asked = (axes.resized(lead) for lead in found.leads.get(place, ()))
-    counts = Counter(b.number for b in asked if b is not None and isinstance(b.statement, kind))
+    resizing = (axes.resized(lead) for lead in found.leads.get(place, ()))
+    counts = Counter(b.number for b in resizing if b is not None and isinstance(b.statement, kind))
     if not counts:
         return None
     busiest = max(counts, key=lambda number: (counts[number], number))

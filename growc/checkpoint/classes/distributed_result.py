@@ -58,8 +58,8 @@ class Mapped:
     def entry(self) -> Entry:
         """Element type and shape, as a file states them."""
         value = self.value
-        own = value.saved.entry(value.key) if isinstance(value, Stored) else entry_of("", value)
-        return replace(own, shape=self.plan.after)
+        stored_entry = value.saved.entry(value.key) if isinstance(value, Stored) else entry_of("", value)
+        return replace(stored_entry, shape=self.plan.after)
 
 
 def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None, new: New) -> Contents:
@@ -68,36 +68,36 @@ def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None,
     optimizer: a file with an optimizer's state, used in place of the states that lie beside the weights.
     Raises GrowError (G316) if a state does not fit the model.
     """
-    found, checkpoint = Contents(), grown.source.checkpoint
+    contents, checkpoint = Contents(), grown.source.checkpoint
     saved = checkpoint.distributed
     prefix = checkpoint.prefix if saved else MODEL
     for name, plan_name in _names(grown):
-        found.add((*prefix, name), grown.entry(plan_name), partial(grown.make, plan_name), plan_name)
+        contents.add((*prefix, name), grown.entry(plan_name), partial(grown.make, plan_name), plan_name)
     for name in grown.source.names.unused:
         tensor = checkpoint.tensors[name]
-        found.add((*prefix, name), tensor.entry, partial(_stored, tensor))
+        contents.add((*prefix, name), tensor.entry, partial(_stored, tensor))
     shapes = {grown.first[name]: tuple(p.shape) for name, p in grown.module.named_parameters()}
     if optimizer is not None:
         state = read_optimizer(optimizer)
         groups = parameter_groups(grown.source.module, state)
         carried = carried_by(grown, plan, state, groups, new, Mapped)
-        _add_state(found, carried, lambda *words: (*OPTIMIZER, *words), shapes)
-        _add_groups(found, carried)
-        found.remarks.append(told_of(key_of(OPTIMIZER), carried, new))
+        _add_state(contents, carried, lambda *words: (*OPTIMIZER, *words), shapes)
+        _add_groups(contents, carried)
+        contents.remarks.append(told_of(key_of(OPTIMIZER), carried, new))
     if saved:
-        taken = {key for key in saved.tensors if saved.paths[key][:-1] == prefix}
+        handled_keys = {key for key in saved.tensors if saved.paths[key][:-1] == prefix}
         for one in optimizers_of(grown):
-            taken |= one.keys
+            handled_keys |= one.keys
             if optimizer is None:
                 carried = carried_by(grown, plan, one.state(), one.names, new, Mapped)
                 place = partial(_numbered, one, carried) if one.numbered else one.path
-                _add_state(found, carried, place, shapes)
-                _add_settings(found, one, carried)
-                found.remarks.append(told_of(key_of(one.prefix) or "the optimizer", carried, new))
-        for key in (key for key in saved.paths if key not in taken):
+                _add_state(contents, carried, place, shapes)
+                _add_settings(contents, one, carried)
+                contents.remarks.append(told_of(key_of(one.prefix) or "the optimizer", carried, new))
+        for key in (key for key in saved.paths if key not in handled_keys):
             _require_no_copy(grown, saved, key)
-            found.copy(saved, key)
-    return found
+            contents.copy(saved, key)
+    return contents
 
 
 def _require_no_copy(grown: GrownWeights[Opened], saved: Distributed, key: str) -> None:
@@ -125,15 +125,15 @@ def _stored(tensor: Readable) -> Rows:
 def _names(grown: GrownWeights[Opened]) -> Iterator[tuple[str, str]]:
     """The names under which tensors are stored, each with the name of its plan.
 
-    Of a tensor's several names, those that the source stores are given. All are given if the source's files
+    If a tensor has several names, those that the source stores are given. All are given if the source's files
     store only one.
     """
-    there = grown.source.checkpoint.tensors
+    stored_names = grown.source.checkpoint.tensors
     of_first = {grown.first[name]: name for name in grown.plans}
     for name in grown.module.state_dict():
-        kept = of_first[grown.first[name]]
-        if name == kept or name in there or not grown.source.checkpoint.distributed:
-            yield name, kept
+        plan_name = of_first[grown.first[name]]
+        if name == plan_name or name in stored_names or not grown.source.checkpoint.distributed:
+            yield name, plan_name
 
 
 def optimizers_of(grown: GrownWeights[Opened]) -> list[SavedOptimizer]:
@@ -167,12 +167,12 @@ def _add_state(
 ) -> None:
     """Add the state of each parameter. Fresh state is zeros, since loading asks for all entries."""
     entries = carried.state[STATE]
-    known: Mapping[str, object] = next(
+    example_entries: Mapping[str, object] = next(
         (e for e in entries.values() if any(isinstance(v, Mapped) for v in e.values())), {}
     )
     for number, name in enumerate(name for group in carried.names for name in group):
         fresh = number not in entries
-        for word, value in entries.get(number, known).items():
+        for word, value in entries.get(number, example_entries).items():
             place = path(STATE, name, word)
             if isinstance(value, Mapped) and fresh:
                 entry = replace(value.entry, shape=shapes[name])
@@ -182,8 +182,8 @@ def _add_state(
             elif isinstance(value, Stored):  # state of unknown kind, of a weight that stays
                 found.add_copy(place, value.saved, value.key)
             elif isinstance(value, Tensor):
-                kept = torch.zeros_like(value) if fresh else value
-                found.add(place, entry_of("", kept), partial(stored, to_numpy(kept)))
+                stored_value = torch.zeros_like(value) if fresh else value
+                found.add(place, entry_of("", stored_value), partial(stored, to_numpy(stored_value)))
             else:
                 found.add_value(place, saved_bytes(0 if fresh and word in KEPT else value))
 

@@ -100,17 +100,17 @@ def hold(given: Result) -> Result:
     source = model.holder
     module = source.build(answer.config, constants=True)
     compensation, idle = _made_up(module, target, answer.log)
-    held = GrownWeights(source, module, _planned(c), answer.config, compensation.factors, answer.leads)
-    gaps = (*c.plan.certificate.gaps, *_gaps(module, compensation), *unread_gaps(held))
-    written = sum(held.entry(name).nbytes for name in held.plans)  # in the types that are stored
+    grown = GrownWeights(source, module, _planned(c), answer.config, compensation.factors, answer.leads)
+    gaps = (*c.plan.certificate.gaps, *_gaps(module, compensation), *unread_gaps(grown))
+    written = sum(grown.entry(name).nbytes for name in grown.plans)  # in the types that are stored
     plan = replace(
         c.plan,
         certificate=Certificate(gaps),
-        weights=_with_factors(c, held),
+        weights=_with_factors(c, grown),
         bytes_to_write=written,
-        notes=(*c.plan.notes, *notes, *idle, *unread_notes(held), *filter(None, [source.remark])),
+        notes=(*c.plan.notes, *notes, *idle, *unread_notes(grown), *filter(None, [source.remark])),
     )
-    return HeldResult(**vars(c) | {"plan": plan, "after": given.after}, held=held)
+    return HeldResult(**vars(c) | {"plan": plan, "after": given.after}, held=grown)
 
 
 def _held(c: Result) -> Followed | Unsolved:
@@ -190,10 +190,10 @@ def _works(c: Result, more: Sequence[str]) -> bool:
         again = _again(
             c, [replace(bound, number=last + bound.number) for bound in statements], c.inside, c.kept
         )
-        held = _held(again)
-        if isinstance(held, Unsolved):
+        outcome = _held(again)
+        if isinstance(outcome, Unsolved):
             return False
-        c, answer, target, _ = held
+        c, answer, target, _ = outcome
         _made_up(held_model(c).holder.build(answer.config, constants=True), target, answer.log)
     except GrowError:
         return False
@@ -221,7 +221,7 @@ def _planned(c: Result) -> dict[str, WeightPlan]:
 
 
 def _target(c: Result) -> Target:
-    """What the config must reproduce: shapes, ties and the log of the planned program."""
+    """The target of the search: shapes, ties and the log of the planned program."""
     model = held_model(c)
     program = planned_graph(c, model.holder.outline)
     _stay_on_cpu(program)
@@ -259,10 +259,10 @@ def _made_up(module: nn.Module, target: Target, log: Log) -> tuple[Compensation,
     whole = compensate(target.log, log) if alike(target.log, log) is not None else None
     if whole is not None and not whole.gaps:
         return whole, []
-    planned, there = awake(target.log, target.zeros), awake(log, target.zeros)
-    some = compensate(planned, there) if alike(planned, there) is not None else None
-    if some is not None and (whole is None or len(some.gaps) < len(whole.gaps)):
-        return some, [_idle(type(module).__name__, sorted(target.zeros))]
+    planned, computed = awake(target.log, target.zeros), awake(log, target.zeros)
+    partial_fit = compensate(planned, computed) if alike(planned, computed) is not None else None
+    if partial_fit is not None and (whole is None or len(partial_fit.gaps) < len(whole.gaps)):
+        return partial_fit, [_idle(type(module).__name__, sorted(target.zeros))]
     if whole is None:
         check(module, target, log)
     return whole or Compensation(), []

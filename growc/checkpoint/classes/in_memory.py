@@ -91,10 +91,10 @@ def _difference(
     for names in ties_of(module) ^ ties_of(alike):
         return f"{' and '.join(f'`{name}`' for name in sorted(names))} are one tensor in one of both"
     _with_types_of(module, alike)
-    given = example_inputs(alike) if inputs is None else inputs
+    example = example_inputs(alike) if inputs is None else inputs
     try:
         with capturable(module):
-            same = operator_log(module, given) == operator_log(alike, given)
+            same = operator_log(module, example) == operator_log(alike, example)
     except Exception as error:  # the module's own code may raise anything
         if asks_data(error):
             raise GrowError(untraceable(module, error)) from error
@@ -105,10 +105,10 @@ def _difference(
 
 def _with_types_of(module: Any, alike: Any) -> None:
     """Convert the tensors of `alike`, which are on the meta device, to the element types of `module`."""
-    own = dict(chain(module.named_parameters(remove_duplicate=False), module.named_buffers()))
+    originals = dict(chain(module.named_parameters(remove_duplicate=False), module.named_buffers()))
     for name, tensor in chain(alike.named_parameters(), alike.named_buffers()):
-        if name in own and own[name].dtype != tensor.dtype:
-            tensor.data = tensor.data.to(own[name].dtype)
+        if name in originals and originals[name].dtype != tensor.dtype:
+            tensor.data = tensor.data.to(originals[name].dtype)
 
 
 def _shape(shape: Any) -> str:

@@ -28,22 +28,22 @@ SHOWN = 5
 def filled(module: nn.Module, given: Given) -> nn.Module:
     """A copy of the module with these weights; the given module stays unchanged.
 
-    Raises GrowError: G309, G310 if the file cannot be read; G322 if names or sizes differ from the module's,
-    or if the module is on meta and only its class knows a value.
+    Raises GrowError. G309, G310: the file cannot be read. G322: names or sizes differ from the module's, or
+    the module is on meta and only its class knows a value.
     """
     state = read_state(given)
     tied = same_tensors(module)
-    own = module.state_dict(keep_vars=True)
+    module_state = module.state_dict(keep_vars=True)
     lacking = (names for names in tied if not any(name in state for name in names))
     problems = [f"it lacks {' or '.join(f'`{name}`' for name in names)}" for names in lacking]
-    problems += [f"the module has no `{name}`" for name in state if name not in own]
+    problems += [f"the module has no `{name}`" for name in state if name not in module_state]
     loaded: dict[Tensor, Tensor] = {}
     for names in tied:
         present = [name for name in names if name in state]
         if present:
-            tensor, problem = _fitting(present, own[present[0]], state)
+            tensor, problem = _fitting(present, module_state[present[0]], state)
             problems += [problem] if problem else []
-            loaded[own[present[0]]] = tensor
+            loaded[module_state[present[0]]] = tensor
     if problems:
         more = (f"and {len(problems) - SHOWN} more",) if len(problems) > SHOWN else ()
         message = f"the state dict does not fit this `{type(module).__name__}`"
@@ -58,8 +58,8 @@ def _fitting(names: list[str], own: Tensor, state: State) -> tuple[Tensor, str]:
     """
     first, *others = (state[name]() for name in names)
     if first.shape != own.shape or first.is_floating_point() != own.is_floating_point():
-        given, wanted = (f"{list(t.shape)} of {str(t.dtype).removeprefix('torch.')}" for t in (first, own))
-        return own, f"`{names[0]}` is {given}, and in the module {wanted}"
+        actual, wanted = (f"{list(t.shape)} of {str(t.dtype).removeprefix('torch.')}" for t in (first, own))
+        return own, f"`{names[0]}` is {actual}, and in the module {wanted}"
     for name, other in zip(names[1:], others, strict=True):
         if not torch.equal(first, other):
             return own, f"`{names[0]}` and `{name}` are one tensor in the module, and two in the state dict"
@@ -77,17 +77,17 @@ def _computed(module: nn.Module) -> dict[Tensor, Tensor]:
     """
     stored = module.state_dict(keep_vars=True)
     absent = {n: b for n, b in _passing(module) if b.is_meta and n not in stored}
-    known: dict[str, Tensor] = {}
+    class_values: dict[str, Tensor] = {}
     if absent and has_config(module):
         from growc.checkpoint.classes.in_memory import built_like
 
-        known = {n: b for n, b in _passing(built_like(module)) if not b.is_meta}
+        class_values = {n: b for n, b in _passing(built_like(module)) if not b.is_meta}
     for name in absent:
-        if name not in known:
+        if name not in class_values:
             message = f"`{name}` has no values, and no state dict holds it"
             remedy = "build the module on the CPU, where its class computes it"
             raise GrowError(Diagnostic("G322", message, help=remedy))
-    return {buffer: known[name].to(buffer.dtype) for name, buffer in absent.items()}
+    return {buffer: class_values[name].to(buffer.dtype) for name, buffer in absent.items()}
 
 
 def _passing(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

@@ -267,8 +267,8 @@ def parts(grown: GrownWeights[Opened] | GrownWeights[Outlined]) -> Iterator[Part
     else:
         class_parts = list(names.files(grown.module, entries, grown.make))
     yield from class_parts
-    taken = {entry.name for part in class_parts for entry in part.entries}
-    unused = [checkpoint.tensors[n].entry for n in names.unused if n not in taken]
+    written_names = {entry.name for part in class_parts for entry in part.entries}
+    unused = [checkpoint.tensors[n].entry for n in names.unused if n not in written_names]
     yield from as_they_are(unused, checkpoint.read)
 
 

@@ -94,8 +94,8 @@ class Checkpoint:
         """
         written = (CONFIG, ADAPTER_CONFIG, *ADAPTER_WEIGHTS, WEIGHTS + INDEX, PICKLED + INDEX)
         weights = [] if self.distributed else weight_files(self.path)
-        own = {*weights, *self.path.glob("*" + ENDING), *(self.path / name for name in written)}
-        yield from (p for p in sorted(self.path.iterdir()) if p not in own and self.is_left(p))
+        carried_elsewhere = {*weights, *self.path.glob("*" + ENDING), *(self.path / name for name in written)}
+        yield from (p for p in sorted(self.path.iterdir()) if p not in carried_elsewhere and self.is_left(p))
         below = (
             Path(folder, name) for folder, *kinds in os.walk(self.path) for names in kinds for name in names
         )
@@ -115,8 +115,8 @@ class Checkpoint:
             return True
         if place.is_dir():
             return (place / CONFIG).is_file() and any(p.suffix in HOLDERS for p in place.iterdir())
-        own = place.name in (CONFIG, ADAPTER_CONFIG) or place.name in STATE
-        return own or place.suffix in HOLDERS or place.name.endswith(INDEX)
+        is_rewritten = place.name in (CONFIG, ADAPTER_CONFIG) or place.name in STATE
+        return is_rewritten or place.suffix in HOLDERS or place.name.endswith(INDEX)
 
 
 def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:

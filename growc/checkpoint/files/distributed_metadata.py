@@ -116,8 +116,8 @@ def read_metadata(place: Path) -> Read:
             tensors[key] = _cut(key, description, stored)
         else:
             values[key] = stored[key, None]
-    known: Mapping[str, Sequence[str | int]] = metadata.planner_data or {}
-    paths = {key: tuple(known.get(key, (key,))) for key in metadata.state_dict_metadata}
+    recorded_paths: Mapping[str, Sequence[str | int]] = metadata.planner_data or {}
+    paths = {key: tuple(recorded_paths.get(key, (key,))) for key in metadata.state_dict_metadata}
     if not all(path and all(isinstance(word, str | int) for word in path) for path in paths.values()):
         raise TypeError("an entry has no path")
     return tensors, values, paths

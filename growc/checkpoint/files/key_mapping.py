@@ -138,7 +138,7 @@ class ModuleNames:
             if conversion.renames or (parted := conversion.views(self.entries)) is None:
                 continue
             for name, parts in parted.items():
-                known = all(
+                is_stored = all(
                     view.name in self._file
                     and self._file[view.name].shape == view.shape
                     and self._file[view.name].dtype == self.entries[name].dtype
@@ -146,9 +146,9 @@ class ModuleNames:
                 )
                 origin = self._origins[name]
                 key = origin.transform
-                if known and key not in sound:
+                if is_stored and key not in sound:
                     sound[key] = _agree(conversion, self._origins, self.entries, parted)
-                if known and sound[key]:
+                if is_stored and sound[key]:
                     whole_parts[name] = parts
         return whole_parts
 
@@ -192,9 +192,9 @@ def in_file(
         numbers = tuple(range(place, place := place + len(outline)))
         parted = None if conversion.renames else conversion.views(entries)
         if parted is not None:
-            known = {entry.name: (number, entry) for number, entry in zip(numbers, outline, strict=True)}
+            numbered = {entry.name: (number, entry) for number, entry in zip(numbers, outline, strict=True)}
             for group in together(view for parts in parted.values() for view in parts):
-                yield _part(group, known, make)
+                yield _part(group, numbered, make)
             continue
         bytes_at_once = 0 if conversion.renames else JOINED * sum(entry.nbytes for entry in outline)
         names = tuple(name for _, name in conversion.parts)

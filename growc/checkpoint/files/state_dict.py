@@ -53,10 +53,11 @@ def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
 def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     """Write the state dict of a module as a `.safetensors` file.
 
-    Of tied tensors the first name is stored. The other names are in the metadata, as
-    `safetensors.torch.load_model` expects. Equal modules give equal bytes. Raises GrowError: G309 for
-    elements that files cannot hold; G501 if a file exists that growc did not write, unless `force`; G502 if
-    the file cannot be written.
+    A tied tensor is stored under the first of its names. The other names are in the metadata, as
+    `safetensors.torch.load_model` expects. Equal modules give equal bytes.
+
+    Raises GrowError. G309: files cannot hold the elements. G501: a file exists that growc did not write, and
+    not `force`. G502: the file cannot be written.
     """
     from growc.checkpoint.classes.holder import first_names
     from growc.checkpoint.files.torch_tensors import entry_of

@@ -104,8 +104,8 @@ def write_distributed(
     `wrote(key, bytes)` is called for every piece. ranks: the processes that write. remade: makes the contents
     in another process.
     """
-    own = _Write(folder, lambda: contents, wrote)
-    written = ranks.each(own if remade is None else _Write(folder, remade), own)
+    own_job = _Write(folder, lambda: contents, wrote)
+    written = ranks.each(own_job if remade is None else _Write(folder, remade), own_job)
     _, metadata = create_default_global_save_plan([SavePlan(items) for items, _ in written])
     metadata.planner_data = dict(contents.paths)
     _writer(folder).finish(metadata, [results for _, results in written])

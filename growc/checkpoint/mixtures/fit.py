@@ -96,13 +96,15 @@ class Fit:
 
     def config(self, values: Values) -> dict[str, object]:
         """The fields of the source's config that the class has, with other values of some."""
-        fields, given = self.kind.config_class, self.model.holder.config
+        fields, source_config = self.kind.config_class, self.model.holder.config
         assert fields is not None, "a class without one is refused where it is named"
-        known = fields().to_dict()
-        kept = {name: value for name, value in given.items() if name in known and name not in OWN}
-        own = {"architectures": [self.kind.__name__], "model_type": fields.model_type}
-        dtype = {name: given[name] for name in ("dtype", "torch_dtype") if name in given}
-        return changed(own | kept | dtype, values)
+        class_fields = fields().to_dict()
+        shared = {
+            name: value for name, value in source_config.items() if name in class_fields and name not in OWN
+        }
+        identity = {"architectures": [self.kind.__name__], "model_type": fields.model_type}
+        dtype = {name: source_config[name] for name in ("dtype", "torch_dtype") if name in source_config}
+        return changed(identity | shared | dtype, values)
 
     def analysed(self, values: Values) -> Analysis:
         """The analysed class with a config. Raises OtherwiseError if the class does not accept it."""
@@ -213,13 +215,16 @@ class Fit:
         match = Matching(stops, self.model.holder.stored, holder.stored)
         if not match.whole(self.source.graph, analysis.graph):
             raise OtherwiseError(self.difference(match))
-        held = [
+        contents = [
             self.placed(self.region(match, analysis, mixture), analysis, mixture) for mixture in self.mixtures
         ]
-        accounted = {holder.first[name] for name in (*match.tensors, *(n for own in held for n in own))}
+        accounted = {
+            holder.first[name]
+            for name in (*match.tensors, *(n for mixture_contents in contents for n in mixture_contents))
+        }
         if unaccounted := [name for name, first in holder.first.items() if first not in accounted]:
             raise OtherwiseError(f"nothing says what is to become of `{unaccounted[0]}`")
-        return Fitted(holder.module, holder.config, match.tensors, held)
+        return Fitted(holder.module, holder.config, match.tensors, contents)
 
     def region(self, match: Matching, made: Analysis, mixture: Mixture) -> Region:
         """The part of the class that corresponds to a network. Raises OtherwiseError if there is none."""
@@ -250,9 +255,9 @@ class Fit:
         parts = [kinds.parts(mixture, use) for use in network.stacks]
         sources = [(one.kinds, one.shape) for one in parts]
         try:
-            for held in places(region, Kinds(made), sources, held_model(made).holder.stored):
-                if computes_the_same(dense, parts, region, held):
-                    return held
+            for contents in places(region, Kinds(made), sources, held_model(made).holder.stored):
+                if computes_the_same(dense, parts, region, contents):
+                    return contents
         except UnplacedError as error:
             raise OtherwiseError(str(error)) from error
         raise OtherwiseError("with every expert a copy of the network, it computes something else")

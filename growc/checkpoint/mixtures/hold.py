@@ -52,10 +52,10 @@ class MixtureWeights(GrownWeights[H]):
         """A plan for every tensor of a file; plans of experts' tensors state only their sizes."""
         from transformers.modeling_utils import remove_tied_weights_from_state_dict
 
-        kept = remove_tied_weights_from_state_dict(dict(self.module.state_dict()), self.module)
+        stored_names = remove_tied_weights_from_state_dict(dict(self.module.state_dict()), self.module)
         dense = {self.first[name]: origin for name, origin in self.dense.items()}
         plans = {}
-        for name in kept:
+        for name in stored_names:
             origin = dense.get(self.first[name]) or self.stacks[name][0].source
             shape = self.held[name].shape if name in self.held else self.source.entry(origin).shape
             plans[name] = WeightPlan(name, origin, "", shape, shape, ())
@@ -117,11 +117,11 @@ def hold_mixture(c: Result) -> Result:
     plans = {plan.source: plan for plan in c.plan.weights}
     routers = {_place(w.upcycled): plans[w.name] for w in c.graph.weights if w.upcycled and w.upcycled.router}
     stacks, drawn = dict[str, Sequence[WeightPlan]](), dict[str, WeightPlan]()
-    for mixture, held in zip(planned, fitted.held, strict=True):
-        own = [plans[use.name] for use in mixture.network.stacks]
-        stacks |= dict.fromkeys(held, own)
-        drawn |= dict.fromkeys(held, routers[mixture.statement, mixture.number])
-    contents = {name: place for held in fitted.held for name, place in held.items()}
+    for mixture, mixture_contents in zip(planned, fitted.held, strict=True):
+        stack_plans = [plans[use.name] for use in mixture.network.stacks]
+        stacks |= dict.fromkeys(mixture_contents, stack_plans)
+        drawn |= dict.fromkeys(mixture_contents, routers[mixture.statement, mixture.number])
+    contents = {name: place for mixture_contents in fitted.held for name, place in mixture_contents.items()}
     holder: Holder = model.holder
     weights = MixtureWeights(
         holder, fitted.module, {}, fitted.config, {}, {}, fitted.tensors, contents, stacks, drawn

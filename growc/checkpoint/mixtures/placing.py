@@ -138,8 +138,8 @@ class Place:
 
     def turned(self, stack: Array, source: str) -> Array:
         """One tensor of every expert with its axes in the order of this tensor."""
-        have = EXPERT + source
-        return stack.transpose([have.index(kind) for kind in self.kinds])
+        stack_kinds = EXPERT + source
+        return stack.transpose([stack_kinds.index(kind) for kind in self.kinds])
 
 
 def places(
@@ -189,11 +189,13 @@ def _count(name: str, place: Place, sources: Sequence[tuple[str, tuple[int, ...]
 
     Raises UnplacedError if it holds none.
     """
-    own = _sizes(place.kinds, place.shape)
+    own_sizes = _sizes(place.kinds, place.shape)
     for kinds, shape in sources:
         size = dict(zip(kinds, shape, strict=True))
-        if set(kinds) == own.keys() - {EXPERT} and all(own[kind] % size[kind] == 0 for kind in kinds):
-            return int(np.prod([own[kind] // size[kind] for kind in kinds]))
+        if set(kinds) == own_sizes.keys() - {EXPERT} and all(
+            own_sizes[kind] % size[kind] == 0 for kind in kinds
+        ):
+            return int(np.prod([own_sizes[kind] // size[kind] for kind in kinds]))
     raise UnplacedError(f"`{name}` {list(place.shape)} holds no tensor of a network")
 
 
@@ -202,9 +204,9 @@ def _sizes(kinds: str, shape: Sequence[int]) -> Mapping[str, int]:
 
 
 def _fits(place: Place, source: tuple[str, tuple[int, ...]]) -> bool:
-    own, size = _sizes(place.kinds, place.shape), _sizes(*source)
-    return size.keys() == own.keys() - {EXPERT} and all(
-        own[kind] == n or (kind == place.kinds[place.along] and own[kind] % n == 0)
+    own_sizes, size = _sizes(place.kinds, place.shape), _sizes(*source)
+    return size.keys() == own_sizes.keys() - {EXPERT} and all(
+        own_sizes[kind] == n or (kind == place.kinds[place.along] and own_sizes[kind] % n == 0)
         for kind, n in size.items()
     )
 

@@ -78,8 +78,8 @@ class Matching:
             return False
         if one.name in self.here and other.name in self.there:
             return self.tensors.setdefault(other.name, one.name) == one.name
-        known = one.name not in self.here and other.name not in self.there
-        return known and np.array_equal(one.read(), other.read())
+        constants = one.name not in self.here and other.name not in self.there
+        return constants and np.array_equal(one.read(), other.read())
 
 
 def _operands(one: Value, node: Node, other: Value, same: Node) -> list[Pair] | None:
@@ -104,8 +104,8 @@ def _unmoved(one: Value, other: Value) -> Pair:
 
 def _source(value: Value) -> Value:
     while (node := value.producer) is not None and node.has(SAME):
-        given = node.required(0)
-        if given.dtype != value.dtype:
+        operand = node.required(0)
+        if operand.dtype != value.dtype:
             break
-        value = given
+        value = operand
     return value

@@ -100,8 +100,8 @@ def _starts(made: IndexMap, kinds: Ints) -> Ints:
 
 
 def _band(made: IndexMap, kinds: Ints, first: int, last: int) -> Band:
-    own = kinds[first:last]
-    counts = tuple((name, n) for k, name in enumerate(KINDS) if (n := int(np.count_nonzero(own == k))))
+    band_kinds = kinds[first:last]
+    counts = tuple((name, n) for k, name in enumerate(KINDS) if (n := int(np.count_nonzero(band_kinds == k))))
     sources = made.index[first:last][made.copies[first:last]]
     low, high = (int(sources.min()), int(sources.max()) + 1) if len(sources) else (-1, -1)
     return Band(counts[0][0] if len(counts) == 1 else MIXED, first, last, low, high, counts)

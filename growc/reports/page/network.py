@@ -224,9 +224,11 @@ class _Network:
                     numbers[use.weight.name].add(number)
         listed = [_touched(self.plans[weight], axes) for weight, axes in sorted(numbers.items())]
         axis_map, after = map_of(axis.spaces, self.made), self.c.lowered.sizes.product(axis.spaces)
-        known = axis_map is not None and (axis_map.source, axis_map.size) == (axis.size, after)
+        maps_whole = axis_map is not None and (axis_map.source, axis_map.size) == (axis.size, after)
         bands = (
-            bands_of(axis_map, self.limit) if axis_map is not None and known else regrouped(axis.size, after)
+            bands_of(axis_map, self.limit)
+            if axis_map is not None and maps_whole
+            else regrouped(axis.size, after)
         )
         return AxisMap(name, bands, tuple(listed[:WEIGHTS]), max(0, len(listed) - WEIGHTS))
 

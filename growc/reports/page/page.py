@@ -87,10 +87,10 @@ def page_of(
 ) -> Page:
     """A page of a growth, or of problems."""
     problems = () if error is None else tuple(map(concealed, error.diagnostics))
-    shown = [source for source in sources if not source.private]
-    placed = [d for d in problems if d.span is not None and d.span.source in shown]
+    public = [source for source in sources if not source.private]
+    placed = [d for d in problems if d.span is not None and d.span.source in public]
     listings = tuple(
-        _listing(source, [d for d in placed if d.span and d.span.source == source]) for source in shown
+        _listing(source, [d for d in placed if d.span and d.span.source == source]) for source in public
     )
     return Page(model.name, listings, tuple(d for d in problems if d not in placed), growth)
 

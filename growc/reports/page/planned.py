@@ -34,15 +34,15 @@ def planned(
     Raises GrowError (G403) if it cannot be run.
     """
     example_inputs = inputs if model.is_dir() or model.suffix == ".json" else None
-    growth, shown, error = None, list(sources), None
+    growth, shown_sources, error = None, list(sources), None
     try:
         resolved = load(sources, params)
-        shown += resolved.included
-        asked: Options = {"example_inputs": example_inputs, "config": config, "progress": progress}
-        resolved = settled(Reading(tuple(sources), resolved), params, model, **asked)
-        c = compiled(resolved, model, **asked)
+        shown_sources += resolved.included
+        options: Options = {"example_inputs": example_inputs, "config": config, "progress": progress}
+        resolved = settled(Reading(tuple(sources), resolved), params, model, **options)
+        c = compiled(resolved, model, **options)
     except GrowError as wrong:
-        return page_of(model, shown, None, wrong), wrong
+        return page_of(model, shown_sources, None, wrong), wrong
     measured = None
     if result is not None:
         verification = form_of(model).verify(ports_of(c), model, result, inputs, progress)
@@ -52,4 +52,4 @@ def planned(
         judge_plan(resolved.statements, c)
     except GrowError as missed:
         error = missed
-    return page_of(model, shown, growth, error), error
+    return page_of(model, shown_sources, growth, error), error

@@ -106,10 +106,10 @@ def _units(c: Result) -> Iterator[Selection]:
         atoms = [atom for atom in stage.requests if find(atom) not in seen]
         seen.update(map(find, stage.requests))
         if isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].scores is not None:
-            kept = [stage.requests[atom].map.index for atom in atoms]
+            kept_units = [stage.requests[atom].map.index for atom in atoms]
             rankings.found = cache(partial(scoring.units, c, measure))
             scored = [_scores(rankings, statement, atom) for atom in atoms]
-            pairs = [(s, k) for s, k in zip(scored, kept, strict=True) if s is not None]
+            pairs = [(s, k) for s, k in zip(scored, kept_units, strict=True) if s is not None]
             if pairs:
                 yield Selection(
                     stage.axis,
@@ -132,10 +132,10 @@ def _scores(rankings: Rankings, by: ast.Subclone, atom: Space) -> Floats | None:
 
 def _ranked(scores: Floats, kept: Ints) -> Ranked:
     order = np.sort(scores)[::-1]
-    shown = order[np.unique(np.linspace(0, len(order) - 1, POINTS).round().astype(np.int64))]
+    thinned = order[np.unique(np.linspace(0, len(order) - 1, POINTS).round().astype(np.int64))]
     total = float(scores.sum())
     share = float(scores[np.unique(kept[kept >= 0])].sum() / total) if total else 0.0
-    return Ranked(tuple(map(float, shown)), len(scores), len(kept), share)
+    return Ranked(tuple(map(float, thinned)), len(scores), len(kept), share)
 
 
 def overlap(kept: Sequence[Ints]) -> tuple[tuple[float, ...], ...]:
