@@ -65,7 +65,7 @@ def test_weights_are_the_papers_formulas(tmp_path: Path) -> None:
 
 def test_reset_draws_units_of_every_expert(tmp_path: Path) -> None:
     """floor(P·f) units of each expert, the same for what makes and reads them: mean(W) + std(W)·z in
-    matrices, 0 in vectors (Nakamura et al. 2025, section 3.2); all other entries are copies.
+    matrices, 0 in vectors (Nakamura et al. 2025, section 3); all other entries are copies.
     """
     source = stream(tmp_path / "m.onnx")
     recipe = f"{UPCYCLE} reset 0.45 seed 7"
@@ -136,7 +136,7 @@ def test_reset_is_a_gap_that_names_the_router(tmp_path: Path) -> None:
 
 def test_parts_of_a_copy_are_chosen_together(tmp_path: Path) -> None:
     """Expert c·M + s has the s-th part of the units, M times its matrix reads them, and all parts of a copy
-    have one row in the router (He et al. 2024, section 4.2).
+    have one row in the router (He et al. 2024, virtual groups).
     """
     source = stream(tmp_path / "m.onnx")
     recipe = "upcycle ffn to experts 6 top 4 with cyclic copy in 2 parts seed 7"
