@@ -1,1 +1,1 @@
-"""States of all tensors, statement by statement: constraints, rules that solve them, steps for weights."""
+"""The states of all tensors, one statement at a time: constraints, their rules, the steps of weights."""

@@ -1,7 +1,7 @@
-"""What is known of classes of variables before anything is solved.
+"""Facts about classes of variables that are known before anything is solved.
 
-Needs: links, and which values are weights or their layouts. Gives: `Classes`, which says of each class what
-makes and reads it: who may determine its state, and in which form.
+Needs: links, and which values are weights or their layouts. Gives: `Classes`, which says what makes and reads
+each class. That decides who may determine its state, and in which form.
 """
 
 from __future__ import annotations
@@ -19,62 +19,64 @@ SCALING = ("product", "quotient")
 
 @dataclass
 class Classes:
-    """Facts by the root of each class."""
+    """Facts about classes. Each class is given by its root."""
 
     free: dict[Var, bool] = field(default_factory=lambda: defaultdict(lambda: True))
-    """Whether only weights stand in it."""
+    """Whether all variables of the class belong to weights or their layouts."""
     quantised: set[Var] = field(default_factory=set)
-    """With weights that are integers and scales."""
+    """Classes with weights that are integers, or integers with scales."""
     normed: set[Var] = field(default_factory=set)
-    """Read by a norm, or an output."""
+    """Classes that a norm reads, or that an output shows."""
     rms: set[Var] = field(default_factory=set)
-    """Read by a norm over squares without a mean, or by what passes factors on to one."""
+    """Classes read by a norm over squares without a mean, or by an operator that passes factors on to one."""
     partners: dict[Var, list[Var]] = field(default_factory=lambda: defaultdict(list))
-    """The classes that it is contracted with."""
+    """The classes that each class is contracted with."""
     contracted: set[Var] = field(default_factory=set)
-    """Of activations that are contracted with each other."""
+    """Classes of activations that are contracted with each other, and of those that they are made from."""
     members: Counter[Var] = field(default_factory=Counter)
-    """How many variables it has."""
+    """The number of variables of each class."""
     touches: Counter[Var] = field(default_factory=Counter)
-    """How many links it is a source or a target of."""
+    """The number of links that each class is a source or a target of."""
 
 
 def classes_of(links: Links, carriers: set[Value]) -> Classes:
-    """The facts. `carriers`: weights and their layouts."""
-    found = Classes()
+    """The facts about all classes. `carriers`: weights and their layouts."""
+    classes = Classes()
     for var, owner in enumerate(links.owner):
         root = links.root(var)
-        found.free[root] = found.free[root] and owner is not None and owner in carriers
-        found.members[root] += 1
+        classes.free[root] = classes.free[root] and owner is not None and owner in carriers
+        classes.members[root] += 1
         weight = None if owner is None else owner.weight
         if weight is not None and (weight.stored is not None or not weight.floating):
-            found.quantised.add(root)
+            classes.quantised.add(root)
     for link in links.links:
         touched = (*link.sources, *(link.targets if link.kind != "make" else ()))
-        found.touches.update(links.root(v) for v in touched)
+        classes.touches.update(links.root(v) for v in touched)
         if link.kind in ("norm", "output"):
-            found.normed.update(links.root(v) for v in link.sources)
+            classes.normed.update(links.root(v) for v in link.sources)
         if link.formula is not None and not link.formula.centred and link.formula.power == 2:
-            found.rms.update(links.root(v) for v in link.sources)
+            classes.rms.update(links.root(v) for v in link.sources)
         if link.kind == "pair":
             a, b = (links.root(v) for v in link.sources)
-            found.partners[a].append(b)
-            found.partners[b].append(a)
-    _spread_rms(links, found)
-    found.contracted = _contracted(links, found, carriers)
-    return found
+            classes.partners[a].append(b)
+            classes.partners[b].append(a)
+    _spread_rms(links, classes)
+    classes.contracted = _contracted(links, classes, carriers)
+    return classes
 
 
 def _spread_rms(links: Links, classes: Classes) -> None:
-    """What passes factors on to an RMS norm is read by it: a state may be scaled in front of both. Of a
-    product that is the factor which weights make and nothing else reads.
+    """Add to `rms` the classes that homogeneous operators pass on to an RMS norm.
+
+    A state may be scaled in front of both. Of a product, only one factor counts: the first that weights make
+    and no nonlinear function reads.
     """
     made: set[Var] = set()
-    bent: set[Var] = set()
+    nonlinear: set[Var] = set()
     for link in links.links:
         made.update(links.root(t) for t in link.targets if link.kind != "make")
         if link.kind == "pointwise" and not link.homogeneous:
-            bent.update(links.root(v) for v in link.sources)
+            nonlinear.update(links.root(v) for v in link.sources)
     for link in reversed(links.links):
         roots = [links.root(v) for v in link.sources]
         if not any(links.root(t) in classes.rms for t in link.targets):
@@ -82,14 +84,15 @@ def _spread_rms(links: Links, classes: Classes) -> None:
         if link.kind == "pointwise" and link.homogeneous:
             classes.rms.update(roots)
         elif link.kind == "product" and not any(classes.free[r] for r in roots):
-            classes.rms.update([r for r in roots if r not in made | bent][:1])
+            classes.rms.update([r for r in roots if r not in made | nonlinear][:1])
 
 
 def _contracted(links: Links, classes: Classes, carriers: set[Value]) -> set[Var]:
-    """Classes of activations that are contracted with each other, and what these are made from.
+    """Classes of activations that are contracted with each other, and the classes that these are made from.
 
-    Such states must pair, and no weight stands between to settle it: where nothing else determines them,
-    both are isometries. A product with a table (rotary) or a gain passes the choice on to what it scales.
+    Such states must pair, and no weight stands between that could make them pair. Where nothing else
+    determines them, both are isometries. A product with a table (rotary) or a gain passes the choice on to
+    the operand that it scales.
     """
     makers: dict[Var, list[Link]] = defaultdict(list)
     pending: list[Var] = []

@@ -1,7 +1,9 @@
-"""Variables, classes and links: how the states of tensors hang together (`build_constraints` makes them).
+"""Variables, classes and links: how the states of tensors depend on each other.
+
+`build_constraints` makes them.
 
 A variable stands for one factor or segment of one axis of one value. Variables that must have one state
-(through sums, layout, producing weights) form a class; links say how the state of one class follows from
+(through sums, layout, producing weights) form a class. Links say how the state of one class follows from
 others.
 """
 
@@ -23,15 +25,20 @@ Occurrences = dict[str, dict[int, list[Var]]]
 
 @dataclass(frozen=True)
 class Link:
-    """`kind` says how `target` follows from `sources`; `node` is where.
+    """The rule, named by `kind`, by which the states of `targets` follow from those of `sources` at `node`.
 
-    make: targets have no state of their own yet. broadcast: all units of targets are alike. pointwise, shift,
-    product, quotient: as the methods of IndexMap. pair: both sources are contracted with each other.
-    statistic: sources (a whole axis) are reduced. norm: sources (a whole axis) are normalised into targets.
-    choice: what reads sources as a whole follows any order and choice of their units, one for all of them.
-    addressed: sources are numbered, and the units of the source keep their numbers and what they are.
-    output: sources leave the model. state: they do, and come back in at the next step as they are.
-    `formula` is that of a norm, and `norm` where it stands if in pieces.
+    - make: targets have no state of their own yet.
+    - broadcast: all units of targets are alike.
+    - pointwise, shift, product, quotient, remainder: as the methods of IndexMap.
+    - pair: both sources are contracted with each other.
+    - statistic: sources (a whole axis) are reduced.
+    - norm: sources (a whole axis) are normalised into targets.
+    - choice: the operator reads sources as a whole; all of them must have one reordering of their units.
+    - addressed: the operator takes units by number; the source's units keep their numbers and values.
+    - output: sources leave the model.
+    - state: sources leave the model, and enter it unchanged at the next step.
+
+    `formula` is that of a norm. `norm` says where the norm stands, if it is in pieces.
     """
 
     kind: str
@@ -49,9 +56,10 @@ class Link:
 
 @dataclass(frozen=True)
 class Flow:
-    """One label at one node: from which operands (by number) to which results its units go.
+    """The path of one label's units through one node: from operands (by number) to results.
 
-    treatment: that of the node's line. bare: the norm that it is, over other axes, if that has no eps.
+    treatment: that of the node's line. bare: the formula of the node, if it is a norm over other axes without
+    eps.
     """
 
     node: Node
@@ -73,25 +81,25 @@ class Links:
     parent: list[Var] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
-    """Where units go, in the order of the nodes."""
+    """The paths of units through nodes, in the order of the nodes."""
     visited: set[Var] = field(default_factory=set)
-    """Variables that some operator spoke for; a weight's variable that none did is not accounted for."""
+    """Variables that the line of some operator covers. A weight's variable outside is not accounted for."""
 
     def root(self, var: Var) -> Var:
-        """The class of a variable."""
+        """The variable that stands for the class of a variable."""
         while self.parent[var] != var:
             self.parent[var] = self.parent[self.parent[var]]
             var = self.parent[var]
         return var
 
     def join(self, a: Var, b: Var) -> None:
-        """Both have one state."""
+        """Let two variables have one state: merge their classes."""
         a, b = self.root(a), self.root(b)
         if a != b:
             self.parent[max(a, b)] = min(a, b)
 
     def fresh(self, atom: Space, owner: Value | None) -> Var:
-        """A new variable over an atom."""
+        """Make a new variable over an atom."""
         var = len(self.atoms)
         self.atoms.append(atom)
         self.owner.append(owner)
@@ -99,7 +107,7 @@ class Links:
         return var
 
     def of(self, value: Value, axis: int) -> list[Var]:
-        """The variables of an axis, one for each leaf of its space; empty where nothing in it is mapped."""
+        """The variables of an axis, one for each leaf of its space; empty where no leaf is mapped."""
         key = (value, axis)
         if key not in self.variables:
             atoms = list(leaves(self.axes.of(value)[axis]))

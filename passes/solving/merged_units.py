@@ -1,7 +1,7 @@
-"""Units in a row that become their mean (`merge experts`): what that does to every weight.
+"""The merging of consecutive units into their mean (`merge experts`).
 
 Needs: a statement with `merges`, and sizes as they stand before it. Gives: the steps of every weight that has
-the units, what becomes of outputs, and the gap. Raises GrowError (G304) where a weight has no means.
+the units, the maps of outputs, and the gap. Raises GrowError (G304) where a weight has no means.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ Place = tuple[str, int]
 def merge_units(
     axes: Axes, stage: Stage, sizes: Sizes
 ) -> tuple[dict[Value, list[AxisStep]], dict[Place, IndexMap], dict[Place, Floats]]:
-    """The steps of weights; of outputs the maps of axes, and these as matrices."""
+    """The steps of weights, the maps of output axes, and these maps as matrices.
+
+    Raises GrowError (G304) where a weight has no means.
+    """
     steps: dict[Value, list[AxisStep]] = {}
     for use in axes.graph.uses():
         for axis, layout in _changed(axes, stage, sizes, use):
@@ -43,14 +46,14 @@ def merge_units(
 
 
 def merged(axes: Axes, stage: Stage) -> Iterator[Gap]:
-    """One gap for each router that chooses from means."""
+    """Yield one gap for each router that chooses from means, or one for all if there is no router."""
     name = stage.axis
     for space, parts in stage.merges.items():
         cause = f"every {parts} {name} become their mean"
-        found = [r for r, ranked in axes.ranked.items() if space in leaves(ranked)]
-        for ranking in found:
+        rankings = [r for r, ranked in axes.ranked.items() if space in leaves(ranked)]
+        for ranking in rankings:
             yield Gap.at(ranking, f"{cause}, and the router's {ranking.kind} chooses from these")
-        if not found:
+        if not rankings:
             yield Gap.at(None, cause)
 
 

@@ -1,9 +1,9 @@
-"""`from next layer`: what makes new units comes from the layer above (bert2BERT, AKI, eq. 14–16).
+"""`from next layer`: the rows of new units come from the layer above (bert2BERT, AKI, eq. 14–16).
 
-Needs: the steps of one statement, those of the statements before it, the layers. Gives: the steps, those that
-make units with the tensor of the next layer of the same kind, as the statements before left it. What reads
-the new units is the layer's own; the last layer of a kind takes itself, and so does what lies in no layer, or
-has another shape by then than in the next layer.
+Needs: the steps of one statement, those of the statements before it, the layers. Gives: the steps. Steps that
+make units name the tensor of the next layer of the same kind, as the statements before left it. Weights that
+read the new units stay the layer's own. The last layer of a kind takes itself. So does a weight that lies in
+no layer, or whose shape differs by then from that in the next layer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Steps = Mapping[Value, Sequence[AxisStep]]
 
 
 class NextLayers:
-    """The use of a weight that stands in the next layer where one stands in its own."""
+    """For each use of a weight in a layer, the use at the same place of the next layer."""
 
     def __init__(
         self, layers: Layers, axes: Axes, norms: Sequence[Norm], ancestry: Ancestry, moment: int
@@ -43,13 +43,13 @@ class NextLayers:
         self.place = {use: place for place, uses in self.uses.items() for use in uses}
 
     def of(self, use: Value) -> Value | None:
-        """None where there is no next layer, or where it has no such weight."""
+        """The use in the next layer; None where there is no next layer, or it has no such weight."""
         place = self.place.get(use)
-        above = None if place is None else self.above(place)
-        if place is None or above is None:
+        next_place = None if place is None else self.above(place)
+        if place is None or next_place is None:
             return None
         index = self.uses[place].index(use)
-        other = self.uses[above][index] if index < len(self.uses[above]) else None
+        other = self.uses[next_place][index] if index < len(self.uses[next_place]) else None
         return other if other is not None and _alike(use, other) else None
 
     def above(self, place: Place) -> Place | None:
@@ -71,7 +71,7 @@ def _uses(layer: Layer) -> Iterator[Value]:
 
 
 def _stored(value: Value) -> Value | None:
-    """The use of a weight that a value is, but for its layout."""
+    """The use of a weight that a value is, apart from its layout."""
     use = value.unmoved
     return use if use.weight is not None else None
 
@@ -82,7 +82,7 @@ def _weights(node: Node) -> Iterator[Value]:
 
 
 def _behind(result: Value) -> Iterator[Value]:
-    """Gain and bias of a norm that stands in pieces: what meets its result before anything else does."""
+    """Gain and bias of a norm in pieces: the weights that its result is multiplied with or added to first."""
 
     def met(value: Value) -> Iterator[tuple[Value, Node]]:
         for node, operand in value.users:
@@ -120,10 +120,10 @@ def from_next_layer(
 ) -> dict[Value, list[AxisStep]]:
     """The steps of a statement with `from next layer`."""
     verbs = ("makes",) if stage.axis == "hidden" else ("makes", "scales")
-    found: dict[Value, list[AxisStep]] = {}
+    steps_by_use: dict[Value, list[AxisStep]] = {}
     for use, steps in made.items():
         other = following.of(use)
-        found[use] = list(steps)
+        steps_by_use[use] = list(steps)
         if other is None or other is use or (stage.axis == "hidden" and use in following.of_norms):
             continue
         theirs = made.get(other, ())
@@ -132,14 +132,14 @@ def from_next_layer(
         ) < len(steps):
             continue
         assert other.weight is not None
-        for k, step in enumerate(steps):  # what the statement does before, it does to both
+        for k, step in enumerate(steps):  # earlier steps of the statement apply to both weights
             source = NextLayer(other.weight.name, (*before.get(other, ()), *theirs[:k]))
-            found[use][k] = replace(step, next=source) if step.verb in verbs else step
-    return found
+            steps_by_use[use][k] = replace(step, next=source) if step.verb in verbs else step
+    return steps_by_use
 
 
 def gaps_of(steps: Steps, stage: Stage) -> Iterator[Gap]:
-    """New units of another layer compute something else, unless nobody reads them."""
+    """Yield a gap if new units come from another layer: they compute something else, and are read."""
     if stage.options.zero_outputs:
         return
     for use, done in steps.items():

@@ -1,7 +1,7 @@
-"""How states pass norms: the links of a norm that is one operator, and of one in pieces.
+"""The links of norms: of a norm that is one operator, and of one in pieces.
 
 All axes that a norm runs over are judged as one row-major product (docs/theory.md, "Norms"). Along the other
-axes it is a nonlinear function of each row by itself.
+axes it is a nonlinear function of each row alone.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ OPERATORS = {
     "l2_norm": Formula(total=True, outside=True),
     "l1_norm": Formula(total=True, outside=True, power=1),
 }
-"""What the treatments that are norms compute."""
+"""The formulas of the treatments that are norms."""
 
 
 def norm_operator(links: Links, at: Instance, ins: Occurrences, outs: Occurrences) -> None:
-    """A norm over the labels that its line names, its gain, its bias."""
+    """Add the links of a norm over the labels that its line names, with its gain and its bias."""
     node, over = at.node, at.line.over
     core = {
-        n: [links.fresh(links.atoms[v], None) for v in found[0]] for n, found in ins.items() if 0 in found
+        n: [links.fresh(links.atoms[v], None) for v in operands[0]]
+        for n, operands in ins.items()
+        if 0 in operands
     }
     if any(n in core for n in over):
-        whole = ((ins[n][0] if n in core else [], core.get(n, []), at.spaces[n]) for n in over)
-        _normalise(links, node, OPERATORS[at.line.treatment], whole)
+        normed_axes = ((ins[n][0] if n in core else [], core.get(n, []), at.spaces[n]) for n in over)
+        _normalise(links, node, OPERATORS[at.line.treatment], normed_axes)
     for name, inner in core.items():
         if name not in over:
             for x, c in zip(ins[name][0], inner, strict=True):
@@ -42,7 +44,7 @@ def norm_operator(links: Links, at: Instance, ins: Occurrences, outs: Occurrence
 
 
 def _affine(links: Links, node: Node, core: Var, gain: Var | None, bias: Var | None, out: Var) -> None:
-    """core · gain + bias, each absent or of one element for all units."""
+    """Add the links of core · gain + bias. Gain and bias may be absent, or have one element for all units."""
     weighted = core
     if gain is not None:
         weighted = links.fresh(links.atoms[core], None)
@@ -56,9 +58,9 @@ def _affine(links: Links, node: Node, core: Var, gain: Var | None, bias: Var | N
 
 
 def norm_in_pieces(links: Links, norm: Norm) -> None:
-    """A norm in pieces, with the gain that stands in front of its quotient."""
+    """Add the links of a norm in pieces, with a gain that stands in front of its quotient."""
     source, gain = norm.source, norm.gain
-    whole: list[tuple[list[Var], list[Var], Space]] = []
+    normed_axes: list[tuple[list[Var], list[Var], Space]] = []
     after: list[Link] = []
     for axis in range(-source.rank, 0):
         before, result = links.of(source, axis + source.rank), links.of(norm.result, axis + source.rank)
@@ -74,12 +76,12 @@ def norm_in_pieces(links: Links, norm: Norm) -> None:
             links.visited.update(weights)
             result = core
         if axis in norm.axes:
-            whole.append((before, result, links.axes.of(source)[axis]))
+            normed_axes.append((before, result, links.axes.of(source)[axis]))
         else:
             rows = zip(before, result, strict=True)
             links.links += [Link("pointwise", norm.close, (x,), (y,), zero=True) for x, y in rows]
-    if any(before for before, _, _ in whole):
-        _normalise(links, norm.close, norm.formula, whole, norm)
+    if any(before for before, _, _ in normed_axes):
+        _normalise(links, norm.close, norm.formula, normed_axes, norm)
     links.links += after
 
 
@@ -90,9 +92,11 @@ def _normalise(
     whole: Iterable[tuple[list[Var], list[Var], Space]],
     norm: Norm | None = None,
 ) -> None:
-    """(variables in front, variables behind, space) of every axis that the norm runs over.
+    """Add the link of a norm.
 
-    Where nothing in an axis changes, two units stand for all of it.
+    `whole`: (variables in front, variables behind, space) of each axis it runs over.
+
+    Two units stand for all units of an axis in which nothing changes.
     """
     sources: list[Var] = []
     targets: list[Var] = []

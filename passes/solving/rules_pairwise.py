@@ -1,7 +1,6 @@
 """Rules of links between two classes: products with a gain or with each other, and contractions.
 
-Needs: the states that are known so far. Gives: the states of what is made, of gains, and of weights that
-read.
+Needs: the states that are known so far. Gives: the states of results, of gains, and of weights that read.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from growc.recipe.fills import Entry
 
 
 def product(solving: Solving, link: Link, inverse: bool = False) -> None:
-    """A state times a gain, which takes any factor; or times another state."""
+    """The rule of products: a state times a gain, which takes any factor, or times another state."""
     if len(link.sources) == 1:
         state = solving.need(link.sources[0])
         solving.arrive(link, state.reciprocal() if inverse else state)
@@ -34,12 +33,18 @@ def product(solving: Solving, link: Link, inverse: bool = False) -> None:
 
 
 def quotient(solving: Solving, link: Link) -> None:
-    """As a product with the reciprocal; growc.passes.soundness.finite asks whether zeros divide."""
+    """The rule of quotients: the product with the reciprocal.
+
+    growc.passes.soundness.finite checks whether a zero divides.
+    """
     product(solving, link, inverse=True)
 
 
 def remainder(solving: Solving, link: Link) -> None:
-    """A state by a divisor: on a row that is a copy both have one factor, and zero by any number is zero."""
+    """The rule of remainders: on a row that is a copy, both sides have one factor.
+
+    Zero by any divisor is zero.
+    """
     a, b = link.sources
     state = solving.need(a)
     if solving.is_free(b) and not solving.is_free(a):
@@ -52,10 +57,10 @@ def remainder(solving: Solving, link: Link) -> None:
 
 
 def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) -> None:
-    """A per-channel weight behind a state: it can take any factor on a row that is a copy.
+    """Give a per-channel weight its state behind a state: it can take any factor on a row that is a copy.
 
-    Means of what it makes are means of its products with what stands in front. Where only weights stand
-    there, their rows are these means, and it does nothing to them.
+    A mean unit behind the gain is a mean of products with the gain. Where only weights make the units in
+    front, the rows of these weights become such means, and the gain is one there.
     """
     target, state = link.targets[0], solving.need(scaled)
     wanted = solving.known(target)
@@ -78,21 +83,24 @@ def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) 
 def _weigh_means(
     solving: Solving, state: IndexMap, wanted: IndexMap, lost: Bools, scaled: Var, gain: Var
 ) -> bool:
-    """Whether only mean units are lost, and what makes them in front of the gain can weigh them by it."""
+    """Whether only mean units are lost, and the weights in front of the gain can weigh their means by it.
+
+    Where that is so, note it in the solution.
+    """
     means = (state.index < 0) & (wanted.index < 0) & (state.mean != 0) & (state.mean == wanted.mean)
-    beside = "" if (lost & ~means).any() else _gain_alone(solving, scaled, gain)
-    if beside:
-        solving.done.factors[solving.links.root(scaled)] = beside
+    gain_name = "" if (lost & ~means).any() else _gain_alone(solving, scaled, gain)
+    if gain_name:
+        solving.done.factors[solving.links.root(scaled)] = gain_name
         solving.done.ones.add(solving.links.root(gain))
-    return bool(beside)
+    return bool(gain_name)
 
 
 def _gain_alone(solving: Solving, scaled: Var, gain: Var) -> str:
-    """The stored tensor of a gain, if weights make the state in front of it for this gain alone; empty else.
+    """The name of a gain's stored tensor, if weights make the state in front of it for this gain alone.
 
-    A mean unit behind the gain is the mean of products, and so is a row of these weights that is a mean of
-    rows times elements of the gain; the gain itself is one there (docs/theory.md). The tensor has a plain
-    element for each unit.
+    Otherwise an empty string. A mean unit behind the gain is the mean of products. So is a row of these
+    weights that is a mean of rows times elements of the gain. The gain itself is one there (docs/theory.md).
+    The tensor has a plain element for each unit.
     """
     facts, request = solving.classes, solving.request(gain)
     root, other = solving.links.root(scaled), solving.links.root(gain)
@@ -107,8 +115,10 @@ def _gain_alone(solving: Solving, scaled: Var, gain: Var) -> str:
 
 
 def _choose(solving: Solving, link: Link, state: IndexMap, target: Var) -> IndexMap:
-    """The state behind a gain: plain copies, or what pairs with the tied tables that read it, or what
-    products of it with itself and norms behind it want.
+    """Choose the state behind a gain.
+
+    It is plain copies. If a tied table reads it, it is the state that pairs with the table. If it is
+    contracted with itself or a norm reads it, it is weighted for these.
     """
     plain = IndexMap.of(state.source, state.index, None, None, state.junk | (state.mean != 0))
     for partner in solving.classes.partners[solving.links.root(target)]:
@@ -122,7 +132,7 @@ def _choose(solving: Solving, link: Link, state: IndexMap, target: Var) -> Index
 
 
 def pair(solving: Solving, link: Link) -> None:
-    """A contraction: a weight reads a state, or two activations meet, whose states must pair."""
+    """The rule of contractions: a weight reads a state, or two activations meet, whose states must pair."""
     a, b = link.sources
     if solving.is_free(a) and (not solving.is_free(b) or _constness(solving, a) > _constness(solving, b)):
         a, b = b, a
@@ -159,7 +169,7 @@ def _constness(solving: Solving, var: Var) -> int:
 
 
 def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
-    """A weight contracts this state: it takes a left inverse of it."""
+    """Give a weight that contracts a state a left inverse of it."""
     root = solving.links.root(reader)
     solving.done.ordinals[root] = solving.readers
     solving.readers += 1
@@ -179,19 +189,22 @@ def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
 
 
 def _read_again(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
-    """A weight contracts one more state: a column is any where both are zero, and noise vanishes in both."""
+    """Adapt a weight that contracts one more state.
+
+    A column is free only where both states are zero. Noise must vanish in both.
+    """
     root = solving.links.root(reader)
-    held, seen = solving.done.states[root], solving.done.read[root]
-    if (seen.source, seen.size) != (state.source, state.size):
+    present, first_state = solving.done.states[root], solving.done.read[root]
+    if (first_state.source, first_state.size) != (state.source, state.size):
         return
     _drawn(solving, link, state, reader)
-    free = held.junk & state.zeros
-    solving.done.states[root] = IndexMap.of(held.source, held.index, held.weight, held.mean, free)
-    solving.done.read[root] = seen.without(seen.differs(state))
+    free = present.junk & state.zeros
+    solving.done.states[root] = IndexMap.of(present.source, present.index, present.weight, present.mean, free)
+    solving.done.read[root] = first_state.without(first_state.differs(state))
 
 
 def _drawn(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
-    """Columns that are drawn whatever arrives are a gap where anything does."""
+    """Record a gap where a weight draws or rescales its columns although the units it reads are not zero."""
     request = solving.request(reader)
     if request is None or solving.stage.options.zero_outputs:
         return
@@ -206,19 +219,22 @@ def _drawn(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
 
 
 def _rescales(solving: Solving, request: Request | None) -> bool:
-    """Whether what reads copies keeps the RMS of what it makes."""
+    """Whether weights that read copies keep the RMS of their result instead of the function."""
     rule = request is not None and request.entries.reading is Entry.RESCALED
     return rule and not solving.stage.options.zero_outputs
 
 
 def _rescaled(inverse: IndexMap) -> IndexMap:
-    """Columns of one copy of each unit, times sqrt(d/D), beside those that are drawn (docs/theory.md)."""
+    """An inverse with the columns of one copy of each unit times sqrt(d/D); all others are drawn.
+
+    See docs/theory.md.
+    """
     factor = float(np.sqrt(inverse.source / inverse.size))
     return inverse.scaled(factor).without(~inverse.copies)
 
 
 def _alone(state: IndexMap) -> Floats:
-    """Shares that leave each unit to its first copy: integers and their scales stay as they are."""
+    """Shares that give all of a unit to its first copy, so that integers and their scales stay."""
     shares = np.zeros(state.size)
     rows = np.flatnonzero(state.copies)
     _, first = np.unique(state.index[rows], return_index=True)
@@ -227,7 +243,7 @@ def _alone(state: IndexMap) -> Floats:
 
 
 def _shares(solving: Solving, state: IndexMap, request: Request | None, ordinal: int) -> Floats:
-    """The share of each copy in a reading weight; the shares of one unit's copies sum to one."""
+    """The share of each copy in a reading weight. The shares of one unit's copies sum to one."""
     rows = state.copies
     groups = np.where(rows, state.index, 0)
     counts = np.bincount(groups[rows], minlength=state.source)

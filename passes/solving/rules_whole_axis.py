@@ -1,4 +1,4 @@
-"""Rules of links over whole axes: norms, statistics, choices, and what the model gives.
+"""Rules of links over whole axes: norms, statistics, choices, and outputs of the model.
 
 Needs: the states that are known so far. Gives: the states behind, factors of eps, the states of outputs,
 gaps.
@@ -21,7 +21,7 @@ from growc.recipe.fills import Entry
 
 
 def choice(solving: Solving, link: Link) -> None:
-    """What numbers or orders units must find all of them, once."""
+    """The rule of operators that number or order units: they must find every unit once."""
     assert link.node is not None
     what = f"{link.node.op} over {solving.stage.axis}"
     states = [solving.need(v) for v in link.sources]
@@ -32,7 +32,7 @@ def choice(solving: Solving, link: Link) -> None:
 
 
 def addressed(solving: Solving, link: Link) -> None:
-    """Every unit that a number meant is still there as it was."""
+    """The rule of units taken by number: every unit of the source is still there, with its values."""
     assert link.node is not None
     for var in link.sources:
         state, wanted = solving.need(var), solving.base(var)
@@ -45,41 +45,41 @@ def addressed(solving: Solving, link: Link) -> None:
 
 
 def statistic(solving: Solving, link: Link) -> None:
-    """A reduction must weigh the units as before."""
+    """The rule of reductions: they must weigh the units as before."""
     state = _whole(solving, link.sources, link.space, brief=True)
-    kept: dict[str, Callable[[], bool]] = {
+    is_kept: dict[str, Callable[[], bool]] = {
         "mean": state.is_weighted_evenly,
         "sum": state.sums_to_one,
         "extreme": lambda: state.covers(positive=not state.covers() and _has_zero(link.node, solving.ranges)),
         "fold": state.is_once,
         "fold squares": state.is_once,
     }
-    if not kept[link.detail]():
+    if not is_kept[link.detail]():
         solving.gap(link, f"a {link.detail} over {solving.stage.axis} weighs the units differently now")
 
 
 def _has_zero(node: Node | None, ranges: Ranges) -> bool:
-    """Whether an extreme stays as it is when zero is among the numbers."""
+    """Whether a maximum or a minimum is the same when a zero is added to the numbers."""
     assert node is not None
-    given = node.inputs[0]
-    if node.laws.with_zero or given is None:
+    data = node.inputs[0]
+    if node.laws.with_zero or data is None:
         return node.laws.with_zero
-    found = ranges.of(given)
-    return not found.rests and (found.high <= 0 if node.laws.least else found.low >= 0)
+    interval = ranges.of(data)
+    return not interval.rests and (interval.high <= 0 if node.laws.least else interval.low >= 0)
 
 
 def norm(solving: Solving, link: Link) -> None:
-    """A norm scales the state of the axis that it runs over, and its eps with it."""
+    """The rule of norms: a norm scales the state of the axis that it runs over, and its eps with it."""
     assert link.space is not None
     assert link.formula is not None
     state = _whole(solving, link.sources, link.space, brief=True)
-    found = link.formula.behind(state)
+    behind_and_factor = link.formula.behind(state)
     before = [solving.need(v) for v in link.sources]
-    if found is None:
+    if behind_and_factor is None:
         after, factor = before, 1.0
         solving.gap(link, *_norm_cause(solving, link, state))
     else:
-        behind, factor = found
+        behind, factor = behind_and_factor
         row = int(np.flatnonzero(behind.copies)[0])
         dropped = _dropped(solving, link)
         root = link.formula.rooted(dropped)
@@ -90,14 +90,15 @@ def norm(solving: Solving, link: Link) -> None:
         after = distribute(link.space, before, scale)
     if factor != 1.0:
         _scale_eps(solving, link, factor)
-    for target, one in zip(link.targets, after, strict=True):
-        solving.meet(link, target, one)
+    for target, state_behind in zip(link.targets, after, strict=True):
+        solving.meet(link, target, state_behind)
 
 
 def _dropped(solving: Solving, link: Link) -> float:
-    """By how much the mean square of an axis grows as units go that contribute nothing to it: d/d'.
+    """The factor d/d' by which the mean square of an axis grows when units that add nothing to it are
+    dropped.
 
-    It counts where `rescaled in norms` says so, which makes dropping such units exact.
+    It is 1 unless the statement says `rescaled in norms`, which makes dropping such units exact.
     """
     assert link.space is not None
     assert link.formula is not None
@@ -143,7 +144,7 @@ def _norm_cause(solving: Solving, link: Link, state: IndexMap) -> tuple[str, str
 
 
 def shown(solving: Solving, link: Link) -> None:
-    """A model output shows a state, which is remembered."""
+    """The rule of states that the model carries to the next step: record the state by output and axis."""
     assert link.space is not None
     for var in link.sources:
         solving.need(var)
@@ -152,7 +153,7 @@ def shown(solving: Solving, link: Link) -> None:
 
 
 def output(solving: Solving, link: Link) -> None:
-    """A model output must show every unit of the source where the statement wants it."""
+    """The rule of outputs: an output must show every unit of the source where the statement puts it."""
     shown(solving, link)
     for var in link.sources:
         state, wanted = solving.need(var), solving.base(var)
@@ -166,13 +167,14 @@ def output(solving: Solving, link: Link) -> None:
 def _whole(
     solving: Solving, variables: tuple[Var, ...], space: Space | None, *, brief: bool = False
 ) -> IndexMap:
-    """The map of a whole axis from the states of its leaves. `brief`: of factors of a product that stay,
-    two units stand for all.
+    """The map of a whole axis, from the states of its leaves.
+
+    `brief`: two units stand for all units of a factor of a product that does not change.
     """
     assert space is not None
     pending = [solving.need(v) for v in variables]
     if brief and all(f.kind == "atom" for f in factors(space)):
         pending = [IndexMap.identity(min(s.size, 2)) if s.is_identity else s for s in pending]
-    made = assemble(space, pending)
+    whole = assemble(space, pending)
     assert not pending
-    return made
+    return whole

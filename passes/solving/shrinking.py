@@ -1,9 +1,9 @@
-"""What an axis that shrinks means for the certificate, and for the weights that read it.
+"""The effect of a shrinking axis on the certificate, and on the weights that read it.
 
 Needs: a solved statement that drops units. Gives: the gap that says what was dropped, and the factors
-sqrt(d/d') of `rescaled` (weight subcloning, section 4.2): on every weight that contracts the axis, d and d'
-counted in contracted elements, but not on routers, nor on a table that is also a head: there they go to the
-gain and the bias of the norm in front of it, where that feeds nothing else.
+sqrt(d/d') of `rescaled` (weight subcloning, section 4.2). Every weight that contracts the axis takes the
+factor; d and d' count contracted elements. Routers take none. For a table that is also a head, the gain and
+the bias of the norm in front of the head take it, where that norm feeds nothing else.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from growc.plans.plan import Gap
 
 
 def dropped(stage: Stage) -> Iterator[Gap]:
-    """One gap for a statement that drops units. What other parts of a copy have is not dropped."""
+    """Yield one gap for a statement that drops units. Units that other parts of a copy have are not dropped."""
     if stage.in_parts:
         return
     counts = {(r.map.source - r.map.size, r.map.source) for r in stage.requests.values() if r.drops}
     if counts:
         drops = [r for r in stage.requests.values() if r.drops]
-        some = " or ".join(f"{gone} of {had}" for gone, had in sorted(counts))
+        some = " or ".join(f"{count} of {total}" for count, total in sorted(counts))
         each = f" in each of {len(drops)} spaces" if len(drops) > 1 else ""
         shares = [r.share for r in drops if r.share is not None]
         share = f", with {max(shares):.1%} of the importance" if shares else ""
@@ -39,7 +39,7 @@ def dropped(stage: Stage) -> Iterator[Gap]:
 
 @dataclass
 class Rescaling:
-    """Factors by use of a weight, and what could not be rescaled, in words."""
+    """Factors by use of a weight, and notes on what could not be rescaled."""
 
     axes: Axes
     ties: Sequence[Tie]
@@ -75,18 +75,18 @@ class Rescaling:
                     self.tied(use, factor, stage.axis)
 
     def tied(self, use: Value, factor: float, axis: str) -> None:
-        """A table that is also a head: the norm in front of the head takes the factor."""
+        """Give the factor of a table that is also a head to the norm in front of the head."""
         value = self.activation(use)
-        found = None if value is None else self.affine(value)
-        if found is None:
+        affine = None if value is None else self.affine(value)
+        if affine is None:
             self.notes.append(
                 f"the tied head is not rescaled for {axis}: no norm stands before it that feeds nothing else"
             )
-        for weight in found or ():
+        for weight in affine or ():
             self.times(weight, factor)
 
     def activation(self, use: Value) -> Value | None:
-        """What a weight is multiplied with."""
+        """The activation that a weight is multiplied with."""
 
         def behind(place: tuple[Node, int]) -> Iterator[tuple[Node, int]]:
             node, _ = place
@@ -100,8 +100,8 @@ class Rescaling:
         return None
 
     def affine(self, value: Value) -> list[Value] | None:
-        """Gain and bias of the norm that makes a value, where all of it only serves this value."""
-        found: list[Value] = []
+        """The gain and bias of the norm that makes a value; None where something else reads its result too."""
+        weights: list[Value] = []
         while (
             len(readers(value)) == 1 and value.producer is not None and value not in self.axes.graph.outputs
         ):
@@ -110,22 +110,22 @@ class Rescaling:
             treatment = "" if instance is None else instance.line.treatment
             if node in self.closing:
                 gain = self.closing[node].gain
-                return [*found, *filter(None, [stored(gain)])]
+                return [*weights, *filter(None, [stored(gain)])]
             if treatment in ("layer_norm", "rms_norm"):
-                return [*found, *filter(None, map(stored, node.inputs[1:3]))]
+                return [*weights, *filter(None, map(stored, node.inputs[1:3]))]
             data = [v for v in node.inputs if v is not None and v not in self.static and v.known is None]
             if len(data) != 1 or treatment not in ("add", "multiply", "layout"):
                 return None
-            found += [w for v in node.inputs if v not in data and (w := stored(v))]
+            weights += [w for v in node.inputs if v not in data and (w := stored(v))]
             value = data[0]
         return None
 
     def times(self, use: Value, factor: float) -> None:
-        """One more factor of a weight."""
+        """Multiply the factor of a weight by one more."""
         self.factors[use] = self.factors.get(use, 1.0) * factor
 
 
 def stored(value: Value | None) -> Value | None:
-    """The use of a weight that a value is, but for its layout; none of a single number."""
+    """The use of a weight that a value is, apart from its layout; None for a single number."""
     use = None if value is None else backward(value, lambda node: True)
     return use if use is not None and use.weight and use.sizes and max(use.sizes)[0] > 1 else None

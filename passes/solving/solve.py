@@ -1,13 +1,13 @@
-"""States: what every tensor of the result is, in terms of the source's, and where that cannot be exact.
+"""The solver of states: every tensor of the result in terms of the source's, and where that is not exact.
 
 Needs: links and one lowered statement. Gives: `Solution`, the state of every class of variables, the factors
 of eps, and every gap.
 
-One forward pass over the links. A class that only weights make takes the requested map (weighted by 1/sqrt(C)
-where an RMS norm reads it and counts differ, or where two activations are contracted over it); norms,
-products and nonlinearities carry it on; behind a gain it is plain copies again, unless a tied table reads it:
-then it is the state that pairs with the table's. A weight that contracts a known state takes a left inverse
-of it. docs/theory.md proves each step.
+The solver makes one forward pass over the links. A class that only weights make takes the requested map. Its
+copies are weighted by 1/sqrt(C) where an RMS norm reads it and counts differ, or where two activations are
+contracted over it. Norms, products and nonlinearities carry the state on. Behind a gain it is plain copies
+again, unless a tied table reads it: then it is the state that pairs with the table's. A weight that contracts
+a known state takes a left inverse of it. docs/theory.md proves each step.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ def solve(
     ranges: Ranges,
     changed: Collection[Value] = (),
 ) -> Solution:
-    """Solve all classes. `sizes`: as they stand before the statement; `carriers`: weights and their layouts;
-    `ranges`: between which bounds the numbers of the source lie; `changed`: uses of weights that earlier
-    statements have changed.
+    """Solve all classes.
 
-    Where two states meet in one class that no norm reads, and differ in new units only, those units are given
-    up: readers take zero columns for them. That changes states upstream of the meeting too, so all is solved
-    again.
+    `sizes`: as they stand before the statement. `carriers`: weights and their layouts. `ranges`: the bounds
+    of the source's numbers. `changed`: uses of weights that earlier statements have changed.
+
+    Two states may meet in one class that no norm reads, and differ in new units only. Then those units are
+    given up: readers take zero columns for them. That changes states upstream of the meeting too, so all is
+    solved again.
     """
     classes, given_up = classes_of(links, carriers), dict[Var, Bools]()
     while True:
@@ -68,8 +69,9 @@ def _make(solving: Solving, link: Link) -> None:
 
 
 def _broadcast(solving: Solving, link: Link) -> None:
-    """All units of a new axis are alike: a row of the requested map that does not sum to one is a copy of
-    any.
+    """The rule of a new axis whose units are all alike.
+
+    A row of the requested map that does not sum to one becomes a copy of the first unit: any would do.
     """
     for target in link.targets:
         state = solving.base(target)
@@ -104,4 +106,4 @@ RULES: dict[str, Callable[[Solving, Link], None]] = {
     "state": shown,
     "output": output,
 }
-"""What a link does to the states of its classes, by its kind."""
+"""The rule that a link applies to the states of its classes, by the link's kind."""

@@ -1,7 +1,7 @@
-"""The states of all tensors, statement by statement, and what follows from them for each weight.
+"""The states of all tensors, one statement at a time, and the steps of each weight that follow from them.
 
 Needs: the lowered statements, the analysed model. Gives: the steps of every use of a weight, factors, changed
-eps, what becomes of outputs, and gaps.
+eps, the maps of outputs, and gaps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from growc.plans.plan import AxisStep, Gap
 
 
 def solve_pass(c: Mapped) -> Solved:
-    """States of all tensors, statement by statement; what is done to each weight; what is not exact."""
+    """Solve the states of all tensors, one statement at a time; list the steps of weights, and all gaps."""
     statements = _Statements(c)
     for stage in c.lowered.stages:
         statements.draw(stage.number + stage.in_parts)
@@ -55,7 +55,7 @@ def solve_pass(c: Mapped) -> Solved:
 
 
 class _Statements:
-    """What the statements come to so far; `sizes` as they stand before the next one."""
+    """The results of the statements so far. `sizes`: as they stand before the next statement."""
 
     def __init__(self, c: Mapped) -> None:
         self.c, self.sizes = c, Sizes()
@@ -75,13 +75,14 @@ class _Statements:
         self.noisy = any(stage.options.noise is not None for stage in c.lowered.stages)
 
     def draw(self, moment: int | None) -> None:
-        """The weights of new layers and mixtures that statements before a moment make; None: all that are
-        left.
+        """Add the steps of new layers and mixtures that statements before `moment` make.
+
+        None: add the steps of all that remain.
         """
-        made = [one for one in self.stacked if moment is None or one.moment < moment]
-        for stack in made:
+        due_stacks = [one for one in self.stacked if moment is None or one.moment < moment]
+        for stack in due_stacks:
             self.steps[stack.use] += stack.steps(self.sizes)
-        self.stacked = [one for one in self.stacked if one not in made]
+        self.stacked = [one for one in self.stacked if one not in due_stacks]
         due = [moment is None or one.moment < moment for one in self.redraws]
         for one in compress(self.redraws, due):
             self.steps[one.use].append(one.step(shape_after(one.use, self.steps)))
@@ -89,10 +90,10 @@ class _Statements:
         self.redraws = [one for one, now in zip(self.redraws, due, strict=True) if not now]
 
     def move(self, stage: Stage) -> None:
-        """Groups of heads that split, change places or become means."""
-        moved, kept, blends = move_heads(self.c.axes, stage, self.sizes)
+        """Add a statement that splits groups of heads, moves them or replaces them by means."""
+        moved, states, blends = move_heads(self.c.axes, stage, self.sizes)
         self.extend(moved)
-        for place, state in kept.items():
+        for place, state in states.items():
             self.outgoing.follow(place, state, blends.get(place))
         self.gaps += averaged(stage)
         for one in stage.regroups:
@@ -101,9 +102,9 @@ class _Statements:
                     self.heard[atom] = np.ones(size, dtype=bool)
 
     def merge(self, stage: Stage) -> None:
-        """Units that become means."""
-        made, maps, blends = merge_units(self.c.axes, stage, self.sizes)
-        self.extend(made)
+        """Add a statement that replaces units by means."""
+        steps, maps, blends = merge_units(self.c.axes, stage, self.sizes)
+        self.extend(steps)
         for place, state in maps.items():
             self.outgoing.follow(place, state, blends[place])
         self.gaps += merged(self.c.axes, stage)
@@ -111,33 +112,33 @@ class _Statements:
             self.heard.pop(space, None)
 
     def solve(self, stage: Stage) -> None:
-        """A statement with maps."""
+        """Add a statement with index maps."""
         c = self.c
         links = build_links(c.axes, c.norms, c.ties, set(stage.requests))
         solution = solve(links, stage, self.sizes, self.carriers, self.ranges, self.steps.keys())
         chosen = choice_gaps(c.axes, solution)
         solution.gaps[:] = solution.gaps if chosen is None else chosen
         self.heard = heard(solution, self.heard)
-        made = weight_steps(solution, c.ties, self.ancestry, c.roles.routers)
+        steps = weight_steps(solution, c.ties, self.ancestry, c.roles.routers)
         if stage.options.next_layer:
             following = NextLayers(c.layers, c.axes, c.norms, self.ancestry, stage.number)
-            made = from_next_layer(made, self.steps, stage, following)
-            self.gaps += gaps_of(made, stage)
-        self.extend(made)
+            steps = from_next_layer(steps, self.steps, stage, following)
+            self.gaps += gaps_of(steps, stage)
+        self.extend(steps)
         self.scale_eps(solution)
         self.rescaling.apply(solution, self.sizes)
-        fresh = [*self.gaps_of(solution)]
-        self.gaps += [g for g in fresh if g not in self.gaps]
+        new_gaps = [*self.gaps_of(solution)]
+        self.gaps += [g for g in new_gaps if g not in self.gaps]
         for place, state in solution.outputs.items():
             self.outgoing.follow(place, state)
 
     def extend(self, made: Mapping[Value, Sequence[AxisStep]]) -> None:
-        """The steps of one statement more."""
-        for use, found in made.items():
-            self.steps[use] += found
+        """Add the steps of one more statement."""
+        for use, steps in made.items():
+            self.steps[use] += steps
 
     def scale_eps(self, solution: Solution) -> None:
-        """The eps of norms, which weights hold or nodes have as an attribute."""
+        """Scale the eps of norms, which a weight stores or a node has as an attribute."""
         for use, factor in solution.eps.items():
             self.scales[use] *= factor
         for node, factor in solution.epsilons.items():
@@ -145,7 +146,7 @@ class _Statements:
             self.attributes[node]["epsilon"] = before * factor
 
     def gaps_of(self, solution: Solution) -> Iterator[Gap]:
-        """What is not exact in one statement."""
+        """Yield the gaps of one statement."""
         yield from dropped(solution.stage)
         yield from solution.gaps
         yield from self.below_zero.gaps(solution.stage)
@@ -153,7 +154,7 @@ class _Statements:
             yield from jumps(solution)
 
     def done(self) -> Solved:
-        """The compilation with what the statements came to."""
+        """The compilation with the results of all statements."""
         for use, factor in self.rescaling.factors.items():
             self.scales[use] *= factor
         return Solved(
@@ -170,22 +171,25 @@ class _Statements:
 
 
 Place = tuple[str, int]
-"""An output by name, and one of its axes."""
+"""The name of an output, and one of its axes."""
 
 
 @dataclass
 class Outgoing:
-    """`maps` of all axes that change; `blends`: matrices of those on which units are means of several."""
+    """The axes of outputs that change.
+
+    `maps`: their index maps. `blends`: matrices of the axes whose units are means of several.
+    """
 
     maps: dict[Place, IndexMap] = field(default_factory=dict)
     blends: dict[Place, Floats] = field(default_factory=dict)
 
     def follow(self, place: Place, state: IndexMap, matrix: Floats | None = None) -> None:
-        """One statement more. `matrix`: what it does where `state` cannot say it."""
+        """Add one more statement. `matrix`: its exact effect where `state` cannot express it."""
         first = self.maps.get(place)
         if matrix is not None or place in self.blends:
-            own = np.nan_to_num(state.matrix()) if matrix is None else matrix
+            matrix_now = np.nan_to_num(state.matrix()) if matrix is None else matrix
             before = None if first is None else np.nan_to_num(first.matrix())
             before = self.blends.get(place, before)
-            self.blends[place] = own if before is None else own @ before
+            self.blends[place] = matrix_now if before is None else matrix_now @ before
         self.maps[place] = state if first is None else state.after(first)

@@ -1,5 +1,4 @@
-"""What each treatment of the operator table means for states: one function each, from a label's variables to
-links.
+"""The links of each treatment of the operator table: one function for each, which adds them for a label.
 
 A function gets the variables of one label of one node: `ins` by operand, `outs` by result. To add a
 treatment, add its function here and its name in growc.ir.notation.
@@ -15,7 +14,7 @@ from growc.passes.axes.norms import scalar
 from growc.passes.solving.constraints import Link, Links, Var
 
 REDUCTIONS = frozenset({"mean", "sum", "extreme", "fold", "fold squares"})
-"""Treatments that do something to a whole axis besides what they do to the axes that stay."""
+"""Treatments that reduce a whole axis. They also act on the axes that stay."""
 
 
 def _join_all(links: Links, node: Node, variables: Sequence[Var], made: Sequence[Var]) -> None:
@@ -28,17 +27,18 @@ def _join_all(links: Links, node: Node, variables: Sequence[Var], made: Sequence
 def _layout(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
     if ins:
         _join_all(links, at.node, [*ins.values(), *outs], outs)
-    else:  # an axis that the operator makes: all units are alike
+    else:  # the operator makes the axis, and all its units are alike
         links.links.append(Link("broadcast", at.node, (), tuple(outs)))
 
 
 def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
-    """Operands of a sum or a choice that have no element of their own for each unit, but for conditions, and
-    for what is of another type than the result: it says where the others go.
+    """Operands of a sum or a choice that have one element for all units.
+
+    Conditions do not count, nor operands of another type than the result: they say where the others go.
     """
-    first, made = int(at.line.treatment == "select"), at.node.outputs[0].dtype
+    first, result_type = int(at.line.treatment == "select"), at.node.outputs[0].dtype
     others = [v for i, v in enumerate(at.node.inputs) if v is not None and i not in ins and i >= first]
-    return [v for v in others if v.dtype == made or "" in (v.dtype, made)]
+    return [v for v in others if v.dtype == result_type or "" in (v.dtype, result_type)]
 
 
 def _sum(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
@@ -69,12 +69,12 @@ def _divide(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
 
 
 def _remainder(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    """By one number it is a function that is zero at zero."""
+    """The remainder by one number is a pointwise function that is zero at zero."""
     if len(ins) == 2:
         links.links.append(Link("remainder", at.node, (ins[0], ins[1]), tuple(outs)))
     else:
-        found = [Link("pointwise", at.node, (v,), tuple(outs), zero=not i) for i, v in ins.items()]
-        links.links += found or [Link("make", at.node, (), tuple(outs))]
+        pointwise_links = [Link("pointwise", at.node, (v,), tuple(outs), zero=not i) for i, v in ins.items()]
+        links.links += pointwise_links or [Link("make", at.node, (), tuple(outs))]
 
 
 def _pointwise(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
@@ -109,7 +109,10 @@ def _contract(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) 
 
 
 def _lookup(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    """Rows of a table are moved. An index is a number: where it is zero, row zero is taken."""
+    """A look-up moves rows of a table.
+
+    As a function of its index it is not zero at zero: it takes row zero.
+    """
     if list(ins) == [1]:
         _pointwise(links, at, ins, outs)
     else:
@@ -117,9 +120,9 @@ def _lookup(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
 
 
 def _attention(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    """softmax(q·k)·v: scores are a product over heads, and nonlinear behind the softmax."""
-    node, last = at.node, [v for i, v in ins.items() if i == 3]
-    result, shown = outs[:1], outs[1:]
+    """softmax(q·k)·v: scores are a product over heads, and the softmax is a nonlinear function of them."""
+    node, biases = at.node, [v for i, v in ins.items() if i == 3]
+    result, score_outputs = outs[:1], outs[1:]
     if 0 in ins and 1 in ins and not outs:
         links.links.append(Link("pair", node, (ins[0], ins[1])))
     elif 0 not in ins:
@@ -128,8 +131,8 @@ def _attention(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
         scores, probabilities = (links.fresh(links.atoms[ins[0]], None) for _ in range(2))
         factors = tuple(ins[i] for i in (0, 1) if i in ins)
         links.links.append(Link("product", node, factors, (scores,)))
-        _join_all(links, node, [scores, *last], [])
-        links.links.append(Link("pointwise", node, (scores,), (probabilities, *shown)))
+        _join_all(links, node, [scores, *biases], [])
+        links.links.append(Link("pointwise", node, (scores,), (probabilities, *score_outputs)))
         values = (probabilities, ins[2]) if 2 in ins else (probabilities,)
         links.links.append(Link("product", node, values, tuple(result)))
 
@@ -146,7 +149,7 @@ def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
 
 
 def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
-    """BatchNormalization: (x − mean)/sqrt(var) · gain + bias, each channel by itself."""
+    """BatchNormalization: (x − mean)/sqrt(var) · gain + bias, for each channel alone."""
     if list(ins) == [0]:
         _pointwise(links, at, ins, outs)
         return

@@ -1,4 +1,4 @@
-"""From states to what is done to each weight.
+"""The steps that change each weight, made from the states.
 
 Needs: a solved statement. Gives: for every use of a weight, one `AxisStep` for each of its axes that changes.
 """
@@ -26,14 +26,15 @@ from growc.recipe.fills import Entry
 from growc.recipe.option_rules import Noise as NoiseOption
 
 APART = 0.01
-"""How far the copies of a router's rows are drawn apart, where not all copies are chosen together."""
+"""Scale of the noise between copies of a router's rows, where the router may choose some copies only."""
 
 
 def weight_steps(
     solution: Solution, ties: Sequence[Tie], ancestry: Ancestry, routers: Collection[Value] = ()
 ) -> dict[Value, list[AxisStep]]:
-    """The steps of every use that the statement changes, in canonical order. Appends gaps for unbalanced
-    noise.
+    """The steps of every use that the statement changes, in canonical order.
+
+    Appends a gap to `solution.gaps` where noise is not balanced.
     """
     return _Steps(solution, ties, ancestry, routers).all()
 
@@ -45,7 +46,7 @@ class _Steps:
         self.ancestry = ancestry
         parted = any(one for choice in solution.stage.choices for one in apart(solution.stage, choice))
         self.parted = frozenset(routers) if parted else frozenset()
-        """Weights of which the rows of copies must differ, or the first of them is always chosen."""
+        """Router weights whose copied rows must differ: of equal rows, the first would always be chosen."""
         self.solution, self.links, self.stage = solution, solution.links, solution.stage
         self.request = solution.request
         self.leader = {use: tie.uses[0] for tie in ties for use in tie.uses}
@@ -54,12 +55,12 @@ class _Steps:
         self.means_are_met = means_are_met(solution)
 
     def all(self) -> dict[Value, list[AxisStep]]:
-        found: dict[Value, list[AxisStep]] = {}
+        steps_of_use: dict[Value, list[AxisStep]] = {}
         for use in self.links.axes.graph.uses():
             steps = [s for axis in range(use.rank) if (s := self.step(use, axis)) is not None]
             if steps:
-                found[use] = steps
-        return found
+                steps_of_use[use] = steps
+        return steps_of_use
 
     def step(self, use: Value, axis: int) -> AxisStep | None:
         variables = self.links.of(use, axis)
@@ -104,7 +105,7 @@ class _Steps:
         key, drawn = 0, bool((filler == DRAWN).any())
         if request is not None and (
             drawn or _is_matrix(use)
-        ):  # exporters drop biases of zero: they do not count
+        ):  # exporters drop biases of zero, so biases must not count in the numbering
             ordinal = self.ordinal(use)
             key = request.draws.at("new", verb, ordinal).key if drawn else 0
         block = 1 if request is None or verb == GAIN else request.unit
@@ -116,7 +117,7 @@ class _Steps:
         return LeafStep(state.source, index, weight, filler, key, noise, block, factors, free, std, around)
 
     def continues(self, use: Value, request: Request) -> bool:
-        """Whether a table over positions goes on by its rule, whatever the fill."""
+        """Whether a table over positions is sinusoidal: its formula continues it, and the fill does not."""
         weight = use.weight
         if self.stage.axis != "positions" or weight is None or not weight.floating or len(weight.shape) < 2:
             return False
@@ -124,32 +125,34 @@ class _Steps:
         return is_sinusoid(table.reshape(table.shape[0], -1))
 
     def ordinal(self, use: Value) -> int:
-        was = self.ancestry.identity(self.leader.get(use, use), self.stage.number)
-        return self.ordinals.setdefault(was, len(self.ordinals))
+        identity = self.ancestry.identity(self.leader.get(use, use), self.stage.number)
+        return self.ordinals.setdefault(identity, len(self.ordinals))
 
     def fill(
         self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: Floats
     ) -> None:
-        """What rows become that are no copies, by the fill and by what the weight is there for."""
+        """Set `filler` and `weight` of the rows that are no copies, by the fill and by the weight's verb."""
         verb, entries = self.solution.verbs[root], request.entries
-        rest = ~state.copies
+        no_copies = ~state.copies
         if verb == GAIN and (root in self.solution.ones or not use.floating):
-            filler[rest] = ONE
-            weight[rest] = 1.0
+            filler[no_copies] = ONE
+            weight[no_copies] = 1.0
         elif verb == GAIN:
             drawn = entries.scaling is Entry.DRAWN
-            filler[rest] = (DRAWN if _is_matrix(use) else ONE) if drawn else MEAN
-            weight[rest] = weight[~rest].mean() if (~rest).any() and not drawn else 1.0
+            filler[no_copies] = (DRAWN if _is_matrix(use) else ONE) if drawn else MEAN
+            weight[no_copies] = weight[~no_copies].mean() if (~no_copies).any() and not drawn else 1.0
         elif verb == DUAL:
             if self.stage.options.zero_outputs:
                 return
             if entries.reading is not Entry.ZERO:
-                taken = state.junk if entries.reading is Entry.ANY else rest
-                filler[taken] = DRAWN
-                weight[taken] = 1.0
+                drawn_rows = state.junk if entries.reading is Entry.ANY else no_copies
+                filler[drawn_rows] = DRAWN
+                weight[drawn_rows] = 1.0
             if entries.reading is Entry.RESCALED:
-                arriving = np.abs(self.solution.read[root].weight[rest])
-                weight[rest] = np.sqrt(state.source / state.size) / np.where(arriving > 0, arriving, 1.0)
+                arriving_weight = np.abs(self.solution.read[root].weight[no_copies])
+                weight[no_copies] = np.sqrt(state.source / state.size) / np.where(
+                    arriving_weight > 0, arriving_weight, 1.0
+                )
         else:
             blocks = state.junk & (entries.making is Entry.MEAN) & (request.unit > 1)
             means = (state.mean != 0) | blocks
@@ -193,7 +196,10 @@ class _Steps:
         return Noise(key, option.scale, rows, groups, balance)
 
     def unmet(self, request: Request) -> bool:
-        """Whether no input of the source's meets new units: they have new numbers, and nothing sums them."""
+        """Whether no input of the source reaches the new units.
+
+        That is so where units are found by number: new units have new numbers, and nothing sums over them.
+        """
         summed = (v for k in self.links.links if k.kind in ("pair", "statistic", "norm") for v in k.sources)
         return find(request.space).addressed is not None and all(
             self.request(v) is not request for v in summed
@@ -217,12 +223,12 @@ def _is_matrix(use: Value) -> bool:
 
 
 def put_in_order(graph: Graph) -> Iterator[tuple[Value, list[AxisStep]]]:
-    """What comes first of a use of which the units are meant in another order than they are stored in."""
+    """The first step of each use whose units are stored in another order than the model reads them in."""
     for use in graph.uses():
         weight = use.weight
         if weight is not None and weight.order is not None and weight.upcycled is None:
             order = weight.order
-            kept = LeafStep.keep(len(order.units))
-            factors = np.where(order.units < 0, 0.0, kept.weight)
-            leaf = replace(kept, before=order.stored, index=order.units, weight=factors)
+            identity = LeafStep.keep(len(order.units))
+            factors = np.where(order.units < 0, 0.0, identity.weight)
+            leaf = replace(identity, before=order.stored, index=order.units, weight=factors)
             yield use, [AxisStep(order.axis, Layout("leaf", (), leaf), "makes", order.name)]

@@ -1,1 +1,1 @@
-"""Choices of experts from copies: what becomes of the shares that weigh them."""
+"""Choices of experts from copies, and the factors of the shares that weigh them."""

@@ -1,4 +1,4 @@
-"""What operators make of shares that are c times what they were: a rule for each treatment."""
+"""Rules, one for each treatment, for shares that are c times what they were."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from growc.passes.axes.norms import scalar
 
 @dataclass(frozen=True)
 class Share:
-    """By which factor a value is what it was, copy by copy; whether places hold one unit each."""
+    """The factor of each copy in a value. `paired`: the value is zero except where a place holds a unit."""
 
     factor: float = 1.0
     paired: bool = False
 
     @property
     def plain(self) -> bool:
-        """Whether it is what it was."""
+        """Whether the value is what it was."""
         return math.isclose(self.factor, 1.0, rel_tol=1e-9) and not self.paired
 
 
@@ -27,7 +27,7 @@ Given = Sequence[tuple[Value, Share]]
 
 
 class LostError(Exception):
-    """Of a value nothing is known: why. left: what it would be without that."""
+    """The cause why nothing is known of a value. left: its share without this cause."""
 
     def __init__(self, cause: str, left: Share | None = None) -> None:
         super().__init__(cause)
@@ -35,7 +35,7 @@ class LostError(Exception):
 
 
 def require_plain(given: Given) -> None:
-    """Raises LostError where a share is not what it was."""
+    """Raise LostError where a share is not what it was."""
     if not all(share.plain for _, share in given):
         raise LostError("reads shares that are not what they were")
 
@@ -43,19 +43,22 @@ def require_plain(given: Given) -> None:
 def is_zero(value: Value) -> bool:
     """Whether a value is zero throughout."""
     constant = None if value.producer is None else value.producer.laws.constant
-    made = constant(value.producer) if constant is not None and value.producer is not None else None
-    return scalar(value) == 0 or (made is not None and not made.any())
+    result = constant(value.producer) if constant is not None and value.producer is not None else None
+    return scalar(value) == 0 or (result is not None and not result.any())
 
 
 def same(given: Given) -> Share:
-    """One factor for all, which what is no share must share: it is zero, or the factor is one."""
-    found = [(v, s) for v, s in given if not is_zero(v)] or list(given)
-    _, first = max(found, key=lambda one: (not one[1].plain, one[1].factor))
-    for other, share in found:
+    """The one share of all operands. Raises LostError where they differ.
+
+    An operand that is zero has any share. One that is no share has factor one.
+    """
+    nonzero = [(v, s) for v, s in given if not is_zero(v)] or list(given)
+    _, first = max(nonzero, key=lambda one: (not one[1].plain, one[1].factor))
+    for other, share in nonzero:
         if not math.isclose(share.factor, first.factor, rel_tol=1e-9) or share.paired != first.paired:
             number = scalar(other)
-            beside = "what it was" if number is None else f"{number:.3g}"
-            cause = f"puts {first.factor:.3g} times what it was beside {beside}"
+            other_words = "what it was" if number is None else f"{number:.3g}"
+            cause = f"puts {first.factor:.3g} times what it was beside {other_words}"
             raise LostError(cause, None if number is None else first)
     return first
 
@@ -77,10 +80,10 @@ def _quotient(node: Node, given: Given) -> Share:
 
 
 def _contract(node: Node, given: Given) -> Share:
-    made = _product(node, given[:2])
-    if len(given) > 2 and not made.plain:
+    product = _product(node, given[:2])
+    if len(given) > 2 and not product.plain:
         raise LostError("adds a bias to shares that are not what they were")
-    return made
+    return product
 
 
 def _homogeneous(node: Node, given: Given) -> Share:
@@ -100,7 +103,7 @@ def _select(node: Node, given: Given) -> Share:
 
 
 def anything_else(node: Node, given: Given) -> Share:
-    """Of what no rule speaks: everything must be as it was."""
+    """The rule of all other treatments: every operand must be what it was. Raises LostError otherwise."""
     require_plain(given)
     return Share()
 
@@ -118,10 +121,10 @@ RULES: dict[str, Callable[[Node, Given], Share]] = {
     "sum": lambda node, given: given[0][1],
     "extreme": lambda node, given: given[0][1],
 }
-"""What treatments make of shares. Everything else must read what is as it was."""
+"""The rules by treatment. All other treatments must read values that are what they were."""
 
 SUMMING = ("contract", "mean", "sum", "extreme")
 """Treatments that may run over units that have copies."""
 
 NORMS = {"layer_norm": 0, "rms_norm": 0, "per_channel": 0, "l2_norm": 2, "l1_norm": 1}
-"""Norms by their power; 0: those that copies of a share do not pass."""
+"""The power of each norm. 0: the norm is refused over units that have copies."""

@@ -1,16 +1,17 @@
-"""By which factor shares change where every unit that is chosen from has copies, and as many more are chosen.
+"""The factors by which shares change where every unit to choose from has f copies, and f times more are
+chosen.
 
 Needs: the choices of a lowered statement, and the states of its weights. Gives: every gap.
 
-Of f copies of each unit, f times as many are chosen: all copies of what was chosen, since equal scores stand
-side by side. So every value is one of these, for a factor c that does not depend on the input:
+A ranking then chooses all copies of the units that it chose before, since equal scores stand side by side. So
+every value is one of these, for a factor c that does not depend on the input:
 
-- it has the units, or the places of what was chosen: each copy is c times its original;
-- it has both, and is zero but where a place holds a unit (numbers that are compared, one-hot): `paired`;
-- it has neither: it is c times what it was.
+- It has the units, or the places of the chosen ones: each copy is c times its original.
+- It has both, and is zero except where a place holds a unit (numbers that are compared, one-hot): `paired`.
+- It has neither: it is c times what it was.
 
 A softmax over copies gives each 1/f, a sum over them gives f times as much, products multiply. The model is
-exact where c is 1 wherever anything else than a linear operator reads it, and on all outputs.
+exact if c is 1 wherever an operator that is not linear reads a value, and on all outputs.
 docs/theory.md has the proof, section *Choices*.
 """
 
@@ -47,7 +48,11 @@ from growc.plans.plan import Gap
 
 
 def choice_gaps(axes: Axes, solution: Solution) -> list[Gap] | None:
-    """What is not exact where units become more that are chosen from; None where the statement is no such."""
+    """The gaps of a statement that adds units to choose from.
+
+    None where the statement adds none, or where its copies allow no judgement and there is no gap of a
+    choice.
+    """
     stage = solution.stage
     fixed = [space for space in stage.requests if space.chosen is not None]
     grows = any(request.map.size > request.map.source for request in stage.requests.values())
@@ -62,17 +67,17 @@ def choice_gaps(axes: Axes, solution: Solution) -> list[Gap] | None:
 
 
 def copies_of(stage: Stage, space: Space) -> int | None:
-    """How many plain copies every unit of a space has; None where that differs, or some are no copies."""
+    """The number of plain copies of every unit of a space; None where it differs, or some are no copies."""
     request = stage.requests.get(find(space))
     if request is None:
         return 1
-    made = request.map
-    plain = bool(made.copies.all()) and len(set(made.counts.tolist())) == 1
-    return made.size // made.source if plain else None
+    index_map = request.map
+    plain = bool(index_map.copies.all()) and len(set(index_map.counts.tolist())) == 1
+    return index_map.size // index_map.source if plain else None
 
 
 def apart(stage: Stage, choice: Choice) -> Iterator[Gap]:
-    """Why a ranking does not choose all copies of what it chose before."""
+    """Yield a gap if a ranking does not choose all copies of the units that it chose before."""
     name, copies = stage.axis, copies_of(stage, choice.space)
     request = stage.requests.get(choice.space)
     if copies is None and request is not None and not request.map.copies.all():
@@ -85,9 +90,9 @@ def apart(stage: Stage, choice: Choice) -> Iterator[Gap]:
         yield Gap.at(choice.ranking, cause, remedy)
     elif choice.after != choice.before * (copies or 1):
         count = request.map.size if request is not None else choice.space.size[0]
-        had = request.map.source if request is not None else count
+        count_before = request.map.source if request is not None else count
         cause = f"the router's {choice.ranking.kind} chooses {choice.after} of {count} {name}, "
-        cause += f"where it chose {choice.before} of {had}"
+        cause += f"where it chose {choice.before} of {count_before}"
         remedy = f"`top {choice.before * (copies or 1)}` chooses every copy of what it chose"
         yield Gap.at(choice.ranking, cause, remedy)
 
@@ -97,7 +102,7 @@ class _Shares:
     axes: Axes
     solution: Solution
     copies: dict[Space, int]
-    """How many copies each unit has, or each place of what was chosen."""
+    """The number of copies of each unit of a space, or of each place for a chosen unit."""
     shares: dict[Value, Share] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
 
@@ -108,7 +113,7 @@ class _Shares:
         self.rankings = {c.ranking for c in stage.choices}
 
     def found(self) -> list[Gap]:
-        """Every place where a share is not what it was."""
+        """The gaps: every place where a share is not what it was."""
         deciding = self.deciding()
         for instance in self.axes.instances:
             if instance.node in deciding:
@@ -121,7 +126,7 @@ class _Shares:
         return list(dict.fromkeys(self.gaps))
 
     def deciding(self) -> set[Node]:
-        """The nodes on which outputs depend: the numbers of all units of a ranking depend on no score."""
+        """The nodes on which outputs depend. A ranking that orders one unit depends on no score."""
 
         def above(value: Value) -> Iterator[Value]:
             node = value.producer
@@ -137,13 +142,13 @@ class _Shares:
         return frozenset(atoms_of(self.axes.of(value))) & self.copies.keys()
 
     def of(self, value: Value) -> Share:
-        """What is known of a value: a weight has copies as the statement makes them."""
+        """The share of a value. That of a weight follows from the statement's copies."""
         if value.weight is not None and (atoms := self.atoms(value)):
             return Share(self.stored(value, atoms))
         return self.shares.get(value, Share())
 
     def stored(self, use: Value, atoms: frozenset[Space]) -> float:
-        """The one factor of the copies in a weight. Raises LostError where there is none."""
+        """The common factor of the copies in a weight. Raises LostError where there is none."""
         factor = 1.0
         for axis in range(use.rank):
             for var in self.solution.links.of(use, axis):
@@ -161,17 +166,17 @@ class _Shares:
         if node.has(SIZES) or not near:
             return
         try:
-            made = self.made(instance, [(v, self.of(v)) for v in values])
+            share = self.made(instance, [(v, self.of(v)) for v in values])
         except LostError as lost:
             self.gaps.append(Gap.at(node, f"{node.kind} {lost}"))
-            made = lost.left
+            share = lost.left
         numbers = node.outputs[-1:] if node in self.rankings else ()
         for out in node.outputs:
-            if not made.plain and out not in numbers:
-                self.shares[out] = made
+            if not share.plain and out not in numbers:
+                self.shares[out] = share
 
     def made(self, instance: Instance, given: Given) -> Share:
-        """What a node makes of these shares. Raises LostError."""
+        """The share of a node's results, from those of its operands. Raises LostError where it has none."""
         node, treatment = instance.node, instance.line.treatment
         if any(v in self.shares or self.atoms(v) for v in node.captured):
             raise LostError("reads it inside of a body")
@@ -181,7 +186,7 @@ class _Shares:
             raise LostError(f"ranks {self.solution.stage.axis} of which there are copies, beside the choice")
         if node in self.axes.routes:
             return self.routed(node, given)
-        gone = frozenset().union(*map(self.atoms, node.operands)) - self.atoms(node.outputs[0])
+        summed_spaces = frozenset().union(*map(self.atoms, node.operands)) - self.atoms(node.outputs[0])
         if weighs(node) and (over := self.chosen(instance)):
             require_plain(given)
             return Share(1 / over)
@@ -190,11 +195,11 @@ class _Shares:
         if treatment in NORMS:
             return self.normed(instance, given)
         rule = RULES.get(treatment, anything_else)
-        made = rule(node, given)
-        return self.summed(instance, given, gone, made) if gone else made
+        share = rule(node, given)
+        return self.summed(instance, given, summed_spaces, share) if summed_spaces else share
 
     def together(self, instance: Instance) -> bool:
-        """Whether a node reads an axis as a whole whose units have copies."""
+        """Whether a node reads as a whole an axis whose units have copies."""
         return any(
             isinstance(term, str)
             and (term == "_" or term.endswith("~"))
@@ -203,13 +208,13 @@ class _Shares:
         )
 
     def chosen(self, instance: Instance) -> int:
-        """How many copies of each unit a softmax shares out among; 0 where it runs over other axes."""
+        """The number of copies of each unit on the axes of a softmax; 0 where it runs over other axes."""
         terms = instance.line.inputs[0] or ()
         over = [find(instance.spaces[t.rstrip("~")]) for t in terms if isinstance(t, str) and t.endswith("~")]
         return math.prod(self.copies[s] for s in over if s in self.copies) if over else 0
 
     def routed(self, node: Node, given: Given) -> Share:
-        """Look-ups by numbers that were chosen, and numbers that are compared with all."""
+        """The share of a look-up by chosen numbers, or of a comparison of chosen numbers with all numbers."""
         stops = [stop for stop in self.axes.routes[node] if stop.result]
         if not stops:
             return same(given[:1])
@@ -225,7 +230,10 @@ class _Shares:
         return Share(paired=True)
 
     def normed(self, instance: Instance, given: Given) -> Share:
-        """Norms: over copies the sum of magnitudes grows, over other axes all must be what it was."""
+        """The share of a norm.
+
+        Over copies the sum of magnitudes grows; over other axes nothing may change.
+        """
         over = {find(x) for name in instance.line.over for x in atoms_of([instance.spaces[name]])}
         mine = over & self.copies.keys()
         power = NORMS[instance.line.treatment]
@@ -238,16 +246,16 @@ class _Shares:
         return Share()
 
     def summed(self, instance: Instance, given: Given, gone: frozenset[Space], made: Share) -> Share:
-        """What a sum over copies comes to."""
+        """The share of a sum over copies."""
         treatment = instance.line.treatment
         if treatment not in SUMMING:
             raise LostError("takes some of the units apart from their copies")
         pairs = frozenset().union(*(self.atoms(v) for v, share in given if share.paired))
-        left = self.atoms(instance.node.outputs[0])
+        kept_spaces = self.atoms(instance.node.outputs[0])
         more = float(math.prod(self.copies[s] for s in gone - pairs))
-        if pairs and not pairs & left:
+        if pairs and not pairs & kept_spaces:
             more *= max(self.copies[s] for s in pairs)
-        paired = made.paired and pairs <= left
+        paired = made.paired and pairs <= kept_spaces
         if treatment == "mean":
             more /= math.prod(self.copies[s] for s in gone)
         if treatment == "extreme":
@@ -258,9 +266,9 @@ class _Shares:
 
 
 def _chooses_one_of_one(ranking: Node) -> bool:
-    """Whether a ranking has one unit to choose from."""
-    scores, made = ranking.required(0), ranking.outputs[-1]
-    if scores.sizes is None or made.sizes is None or made.rank != scores.rank:
+    """Whether a ranking chooses one unit from one."""
+    scores, ranked = ranking.required(0), ranking.outputs[-1]
+    if scores.sizes is None or ranked.sizes is None or ranked.rank != scores.rank:
         return False
     axis = ranked_axis(ranking)
-    return axis is not None and set(scores.sizes[axis]) == set(made.sizes[axis]) == {1}
+    return axis is not None and set(scores.sizes[axis]) == set(ranked.sizes[axis]) == {1}
