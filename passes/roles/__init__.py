@@ -1,1 +1,1 @@
-"""Names for spaces by structure alone: hidden, heads, ffn, vocab and the others."""
+"""Roles: names for spaces, found by structure alone (hidden, heads, ffn, vocab and others)."""

@@ -1,13 +1,13 @@
-"""Axes whose units have numbers: vocab, positions, experts.
+"""Axes whose units are taken by number: vocab, positions, experts.
 
 Needs: the flow of an axis graph. Gives: the spaces of these names.
 
-- vocab: the rows of a table that a model input looks up (of several tables that make one space, by themselves
-  or through a weight, the largest), and an output of that size.
+- vocab: the rows of a table that a model input looks up, and an output of that size. If several tables make
+  one space, directly or through a weight, only the largest counts.
 - positions: the rows of a table of units that a weight reads, looked up or cut by computed numbers.
-- experts: what numbers from a ranking of scores choose from in a stack of matrices, and these scores; or a
-  stack of which all are used, over an axis that a weight makes; or scores whose units are taken one by one,
-  each for a network of its own.
+- experts: the axis of a stack of matrices from which the numbers of a ranking choose, and the axis of the
+  ranked scores. Or the axis of a stack that is used as a whole, if a weight makes that axis. Or the axis of
+  scores whose units are taken one by one, each for a network of its own.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from growc.passes.axes.queries import Flow
 from growc.passes.axes.routing import ROUTED
 
 TAKING = (SAME, VIEW, TURN, REPEAT, TAKE)
-"""Traits of operators whose results have no numbers but those of their first operand."""
+"""Traits of operators whose results hold only elements of their first operand."""
 
 
 def vocabularies(flow: Flow) -> list[Space]:
-    """What the numbers of model inputs mean."""
+    """The spaces of which model inputs hold unit numbers."""
     tables: dict[tuple[Space, ...], list[Space]] = defaultdict(list)
     for index, table, axis in _lookups(flow):
         if _given(index):
             spaces = flow.axes.of(table)
             beside = (find(s) for k, s in enumerate(spaces) if k != axis)
             tables[tuple(beside)].append(find(spaces[axis]))
-    largest = {units: max(s.size for s in same) for units, same in tables.items()}
+    largest = {units: max(s.size for s in rows) for units, rows in tables.items()}
     above = {units: _made_of(flow, units, largest) for units in tables}
     found = [
         s
-        for units, same in tables.items()
-        for s in same
+        for units, rows in tables.items()
+        for s in rows
         if s.size == max([largest[units], *(largest[other] for other in above[units])])
     ]
     sizes = {s.size for s in found}
@@ -55,7 +55,7 @@ def vocabularies(flow: Flow) -> list[Space]:
 def _made_of(
     flow: Flow, units: Collection[Space], tables: Iterable[tuple[Space, ...]]
 ) -> list[tuple[Space, ...]]:
-    """Of tables, by their units: those whose units a weight makes these units of."""
+    """The tables, named by their units, from whose units a weight makes `units`."""
     read = {
         x for m in flow.maps if any(s in units for s in flow.made(m)) for s in flow.read(m) for x in leaves(s)
     }
@@ -63,45 +63,49 @@ def _made_of(
 
 
 def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
-    """The places that a model has learned, or baked, units for. `taken`: atoms with another name."""
-    read = {s for m in flow.maps for s in flow.read(m) if not any(x in taken for x in leaves(s))}
+    """The positions for which a model has a stored table, learned or constant.
+
+    `taken`: atoms with another name.
+    """
+    read_spaces = {s for m in flow.maps for s in flow.read(m) if not any(x in taken for x in leaves(s))}
     found: list[Space] = []
     for index, table, axis in _lookups(flow):
         spaces = flow.axes.of(table)
         computed = not _given(index) and not _all_equal(index)
-        if computed and any(find(s) in read for s in spaces):
+        if computed and any(find(s) in read_spaces for s in spaces):
             found.append(find(spaces[axis]))
     for instance in flow.axes.instances:
         value = instance.node.input(0)
         cut = value in flow.static and any(one.end for one in instance.node.addresses)
-        if cut and value is not None and any(find(s) in read for s in flow.axes.of(value)):
+        if cut and value is not None and any(find(s) in read_spaces for s in flow.axes.of(value)):
             found += _of_first(flow, instance, lambda term: term == "#")
     return [s for s in dict.fromkeys(found) if s.kind == "atom" and not s.unit and s not in taken]
 
 
 def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
-    """How many networks a router chooses from. `taken`: the atoms of heads."""
-    found: dict[Space, None] = {}
+    """The spaces of experts, from which routers choose. `taken`: the atoms of heads."""
+    spaces: dict[Space, None] = {}
     lookups = [
         i for i in flow.axes.instances if i.line.treatment == "lookup" and i.node.inputs[0] in flow.static
     ]
     chosen = set(flow.chosen.values())
     for lookup in sorted(lookups, key=lambda i: i not in chosen):  # vectors after the matrices: their biases
         scores = [s for v in lookup.node.inputs[1:] if v is not None for s in _ranked(flow, v)]
-        if lookup in chosen or any(s in found for s in scores):
+        if lookup in chosen or any(s in spaces for s in scores):
             numbered = _of_first(flow, lookup, lambda term: term in ("#", ROUTED)) if scores else ()
-            found.update(dict.fromkeys([*scores, *numbered]))
+            spaces.update(dict.fromkeys([*scores, *numbered]))
     routed = {s for m in flow.maps for s in flow.made(m)} - set(taken)
     for instance in flow.maps:
-        found.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
+        spaces.update(dict.fromkeys(s for s in _stacked(flow, instance) if s in routed))
     listed = (find(flow.axes.of(e.whole)[e.axis]) for e in flow.axes.experts)
-    found.update(dict.fromkeys(s for s in listed if s in routed))
-    return [s for s in found if s.kind == "atom" or all(x.unit for x in segments(s))]
+    spaces.update(dict.fromkeys(s for s in listed if s in routed))
+    return [s for s in spaces if s.kind == "atom" or all(x.unit for x in segments(s))]
 
 
 def spelling_of_experts(axes: Axes, spaces: Collection[Space], looped: Collection[int]) -> str:
-    """How networks along an axis stand: in a stack, one by one, or in a loop. `looped`: of how many the loops
-    are that were captured once for each.
+    """How the networks along an axis are stored: in a stack, one by one, or in a loop.
+
+    `looped`: the numbers of iterations of loops whose body was captured once for each.
     """
 
     def lies_on(value: Value, axis: int) -> bool:
@@ -120,35 +124,35 @@ def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
     for instance in flow.axes.instances:
         if instance.node.has(RANK) and any(out.users for out in instance.node.outputs):
             ranked |= {s for out in instance.node.outputs for s in _ranked(flow, out)}
-    found = set()
+    uses = set()
     for product in flow.maps:
         batch = set(_stacked(flow, product))
         if any(s in ranked and s not in batch for s in flow.made(product)):
-            found.add(backward(product.node.required(flow.weight_of(product) or 0), lambda node: True))
-    return found
+            uses.add(backward(product.node.required(flow.weight_of(product) or 0), lambda node: True))
+    return uses
 
 
 def _of_first(flow: Flow, instance: Instance, chosen: Callable[[Term], bool]) -> Iterator[Space]:
-    """The axes of the first operand with such terms."""
+    """Yield the axes of the first operand whose terms satisfy `chosen`."""
     places = ((v, axis) for i, v, axis, term in instance.operands() if i == 0 and chosen(term))
     yield from (find(flow.axes.of(value)[axis]) for value, axis in places)
 
 
 def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
-    """Axes along which a product takes another matrix for each unit."""
+    """Yield the axes along which a product has a matrix of its own for each unit."""
     operand = flow.weight_of(instance) or 0
     value, terms = instance.node.inputs[operand], instance.line.inputs[operand] or ()
     other = set(names_of(instance.line.inputs[1 - operand]))
-    made = set(names_of(instance.line.outputs[0]))
+    result_labels = set(names_of(instance.line.outputs[0]))
     matrices = flow.read(instance) and flow.made(instance)
     if value is not None and matrices and value.unmoved.weight is not None:
         for space, term in zip(flow.axes.of(value), terms, strict=True):
-            if labels(term) and set(labels(term)) <= other & made and space.static:
+            if labels(term) and set(labels(term)) <= other & result_labels and space.static:
                 yield find(space)
 
 
 def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
-    """The axes of scores that an index ranks."""
+    """Yield the axes of the scores whose ranking makes an index."""
 
     def above(value: Value) -> Iterator[Value]:
         instance = flow.maker(value)
@@ -162,8 +166,9 @@ def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
 
 
 def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
-    """(index, table, the axis of the table that is numbered) of every look-up along one axis; what takes
-    some in order numbers nothing.
+    """Yield (index, table, numbered axis of the table) for every look-up along one axis.
+
+    A cut of consecutive units numbers nothing, where another axis of the look-up is numbered.
     """
     for instance in flow.axes.instances:
         node, terms = instance.node, list(instance.line.inputs[0] or ()) if instance.line.inputs else []
@@ -178,7 +183,7 @@ def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
 
 
 def _all_equal(value: Value) -> bool:
-    """Whether all numbers are known to be one and the same, wherever they were taken from."""
+    """Whether all numbers are known to be equal, also where they are taken from other known numbers."""
     while value.known is None and (node := value.producer) is not None and node.has(*TAKING):
         data = node.inputs[0]
         assert data is not None
@@ -187,7 +192,7 @@ def _all_equal(value: Value) -> bool:
 
 
 def _given(index: Value) -> bool:
-    """Whether an index is numbers of a model input, however moved, shifted and masked."""
+    """Whether an index holds numbers of a model input, which may be moved, shifted and masked."""
     for value in walk([index], _moved):
         node = value.producer
         if node is not None and (not _moved(value) or node.outputs[0].dtype == "bool" or _counts(node)):
@@ -196,7 +201,7 @@ def _given(index: Value) -> bool:
 
 
 def _moved(value: Value) -> list[Value]:
-    """The values whose numbers a value has, if it is made of another one's."""
+    """The operands from which a value takes its numbers."""
     node = value.producer
     data = () if node is None else node.inputs[:1] if node.has(TAKE) else node.inputs
     data = data[1:] if node is not None and node.treatment == "select" else data
@@ -204,18 +209,18 @@ def _moved(value: Value) -> list[Value]:
 
 
 def token_inputs(flow: Flow, vocab: Collection[Space]) -> list[Value]:
-    """The model inputs whose numbers are looked up in tables of a vocabulary, whose spaces are `vocab`."""
-    found = (
+    """The model inputs whose numbers are looked up in tables of a vocabulary. `vocab`: its spaces."""
+    inputs = (
         value
         for index, table, axis in _lookups(flow)
         if find(flow.axes.of(table)[axis]) in vocab and _given(index)
         for value in walk([index], _moved)
         if value.producer is None
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(inputs))
 
 
 def _counts(node: Node) -> bool:
-    """Whether a node may make numbers of its own, which are none of its operands'."""
+    """Whether a node may make numbers that none of its operands has."""
     marks = any(one.operand == 0 for one in node.addresses)
     return marks or node.laws.mixes or node.treatment == "opaque" or node.has(SIZES, RANK)

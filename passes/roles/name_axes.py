@@ -1,13 +1,13 @@
-"""Names for spaces, by structure alone: hidden, heads, kv_heads, head_dim, ffn, vocab, positions, experts,
+"""The names of spaces, by structure alone: hidden, heads, kv_heads, head_dim, ffn, vocab, positions, experts,
 channels.
 
-Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that bear it, in topological order.
+Needs: the axis graph after ties. Gives: `Roles`, for every name the axes that have it, in topological order.
 
 - hidden, ffn: see growc.passes.roles.residual_streams.
-- heads: the batch axes of the product under a softmax that also stand on weights, one head where there are
-  none; head_dim is what it contracts, and what a head of the values has; a factor of heads that only a
-  broadcast (Expand) brings in is the group, the rest is kv_heads. What stands end to end with heads, of the
-  same width, are heads too (of a convolution beside the attention).
+- heads: the batch axes, also of weights, of the product under a softmax; one head where there are none.
+  Segments beside heads, of the same width, are heads too (of a convolution beside the attention).
+- head_dim: the axis that this product contracts, and the channels of a head of the values.
+- kv_heads: the heads without the factor that only a broadcast (Expand) brings in, the group.
 - vocab, positions, experts: see growc.passes.roles.indexed_axes.
 - channels: see growc.passes.roles.channels.
 """
@@ -35,8 +35,9 @@ NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions",
 
 @dataclass(frozen=True)
 class RoleAxis:
-    """One axis that bears a name: a space, or a row-major product of several. at: the attention whose heads
-    they are.
+    """One axis with a name: a space, or a row-major product of several.
+
+    at: for heads, the node of their attention.
     """
 
     __repr__ = brief
@@ -46,14 +47,15 @@ class RoleAxis:
 
     @property
     def size(self) -> int:
-        """Its size at the first sample point (roles are static)."""
+        """The size of the axis at the first sample point (roles are static)."""
         return int(np.prod([s.size[0] for s in self.spaces], dtype=np.int64))
 
 
 @dataclass
 class Roles:
-    """The axes of each name, in topological order; `expanded` are atoms that only a broadcast brings in,
-    `counters` factors of channels that count groups.
+    """The axes of each name, in topological order.
+
+    `expanded`: atoms that only a broadcast brings in. `counters`: factors of channels that count groups.
     """
 
     __repr__ = brief
@@ -67,11 +69,11 @@ class Roles:
     """Uses of weights that score experts."""
 
     def without_groups(self, heads: Iterable[Space]) -> tuple[Space, ...]:
-        """Of the factors of `heads` those that key/value heads have too."""
+        """The factors of `heads` that key/value heads have too."""
         return tuple(space for space in heads if space not in self.expanded)
 
     def groups(self) -> list[Space]:
-        """What of every `heads` shares a key/value head."""
+        """The factors of all `heads` that count the heads sharing a key/value head."""
         return [s for a in self.axes.get("heads", []) for s in a.spaces if s in self.expanded]
 
     def sizes(self, name: str) -> list[int]:
@@ -86,42 +88,42 @@ def find_roles(axes: Axes) -> Roles:
 
 class _Finder(Flow):
     def roles(self) -> Roles:
-        found = Roles()
+        roles = Roles()
         sums = residual_sums(self)
         hidden = streams(self, sums)
-        found.attention = find_attention(self)
-        own = {x for a in found.attention for x in a.own}
-        found.expanded = {x for a in found.attention for x in a.heads if x not in own}
-        heads = [RoleAxis(a.heads, a.node) for a in found.attention]
-        heads += [RoleAxis((s,), a.node) for a in found.attention for s in a.mixed]
-        depths = [depth for a in found.attention for depth in a.depths if depth]
-        taken = {x for h in heads for x in h.spaces}
-        grouped = any(s in found.expanded for h in heads for s in h.spaces)
-        heads += [] if grouped else [RoleAxis((s,)) for s in self.beside(taken)]
-        found.axes["hidden"] = [RoleAxis((s,)) for s in hidden]
-        found.axes["heads"] = _distinct(heads)
-        kept = [RoleAxis(found.without_groups(h.spaces), h.at) for h in heads]
-        found.axes["kv_heads"] = _distinct(kept) if grouped else found.axes["heads"]
-        found.axes["head_dim"] = _distinct(list(map(RoleAxis, depths)))
-        inside = [*(s for h in heads for s in h.spaces), *(s for d in depths for s in d)]
-        named = set(atoms_of(inside))
+        roles.attention = find_attention(self)
+        own = {x for a in roles.attention for x in a.own}
+        roles.expanded = {x for a in roles.attention for x in a.heads if x not in own}
+        heads = [RoleAxis(a.heads, a.node) for a in roles.attention]
+        heads += [RoleAxis((s,), a.node) for a in roles.attention for s in a.mixed]
+        depths = [depth for a in roles.attention for depth in a.depths if depth]
+        head_atoms = {x for h in heads for x in h.spaces}
+        grouped = any(s in roles.expanded for h in heads for s in h.spaces)
+        heads += [] if grouped else [RoleAxis((s,)) for s in self.beside(head_atoms)]
+        roles.axes["hidden"] = [RoleAxis((s,)) for s in hidden]
+        roles.axes["heads"] = _distinct(heads)
+        without_groups = [RoleAxis(roles.without_groups(h.spaces), h.at) for h in heads]
+        roles.axes["kv_heads"] = _distinct(without_groups) if grouped else roles.axes["heads"]
+        roles.axes["head_dim"] = _distinct(list(map(RoleAxis, depths)))
+        head_spaces = [*(s for h in heads for s in h.spaces), *(s for d in depths for s in d)]
+        named = set(atoms_of(head_spaces))
         branches = gated_branches(self, sums)
-        found.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named, branches)]
-        found.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
-        routed = experts(self, taken)
-        found.axes["experts"] = [RoleAxis((s,)) for s in routed]
-        found.routers = frozenset(routers(self, set(routed)))
-        found.axes["positions"] = [RoleAxis((s,)) for s in positions(self, taken | set(routed))]
-        apart = named - set(atoms_of(hidden))  # what a head has may be a part of the stream
-        channels = channel_spaces(self.axes, set(hidden), apart)
-        found.axes["channels"] = [RoleAxis(c) for c in channels]
-        found.counters = counters(self.axes, channels)
-        found.axes = {name: found.axes[name] for name in NAMES if found.axes[name]}
-        found.scopes = find_scopes(self, sums)
-        return found
+        roles.axes["ffn"] = [RoleAxis((s,)) for s in feed_forward(self, hidden, named, branches)]
+        roles.axes["vocab"] = [RoleAxis((s,)) for s in vocabularies(self)]
+        expert_spaces = experts(self, head_atoms)
+        roles.axes["experts"] = [RoleAxis((s,)) for s in expert_spaces]
+        roles.routers = frozenset(routers(self, set(expert_spaces)))
+        roles.axes["positions"] = [RoleAxis((s,)) for s in positions(self, head_atoms | set(expert_spaces))]
+        named_apart = named - set(atoms_of(hidden))  # channels of a head may be a part of the stream
+        channels = channel_spaces(self.axes, set(hidden), named_apart)
+        roles.axes["channels"] = [RoleAxis(c) for c in channels]
+        roles.counters = counters(self.axes, channels)
+        roles.axes = {name: roles.axes[name] for name in NAMES if roles.axes[name]}
+        roles.scopes = find_scopes(self, sums)
+        return roles
 
     def beside(self, heads: Collection[Space]) -> Iterator[Space]:
-        """What stands end to end with heads in front of the same factor."""
+        """Yield the other segments of a sum of which one is heads, in front of the same factor."""
         for use in self.axes.graph.uses():
             for space in self.axes.of(use):
                 several = factors(space)[:-1]

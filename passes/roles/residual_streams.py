@@ -2,13 +2,13 @@
 
 Needs: the flow of an axis graph. Gives: the spaces of `hidden` and of `ffn`.
 
-- hidden: what a sum adds, one operand being made from the other, or from what that scales or gates, through
-  at least one weight. Where weights mix places too, both axes of the sum are that; one that no weight makes
-  at the start of the stream counts places, and is not hidden.
-- ffn: made from a stream and read into a stream, without heads in it; in a model without streams, made and
-  read by weights that are no kernels. Where such a space is only ever worked
-  on unit by unit, those in which positions meet (recurrences, convolutions, attention) have no name; what
-  convolutions make of a stream and mix over places are channels.
+- hidden: the axis of a residual sum. One operand is made from the other, or from the value that the other
+  scales or gates, through at least one weight. Where weights mix places too, both axes of the sum qualify.
+  An axis that no weight makes at the start of the stream counts places, and is not hidden.
+- ffn: an axis without heads that is made from a stream and read into a stream. In a model without streams,
+  weights that are no kernels make and read it. Where operators work on some such spaces unit by unit only,
+  those in which positions meet (recurrences, convolutions, attention) have no name. Spaces that convolutions
+  make of a stream and mix over places are channels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from growc.passes.solving.treatments import REDUCTIONS
 
 @dataclass(frozen=True)
 class Residual:
-    """The operand of a residual sum that goes around the branch, and the spaces of the stream.
+    """The operand of a residual sum that bypasses the branch, and the spaces of the stream.
 
     gated: whether activations weigh the operand.
     """
@@ -41,13 +41,13 @@ class Residual:
 def residual_sums(flow: Flow) -> dict[Node, Residual]:
     """Every sum of two activations, one of which is made from the other, its base, through a weight.
 
-    Where the base is scaled or gated unit by unit, the stream has to go on: it comes from such a sum, or goes
-    to one. A recurrence with a way around it, weighted unit by unit, is no stream.
+    Where the base is scaled or gated unit by unit, the stream must continue: it comes from such a sum, or
+    goes to one. A recurrence with a bypass that is weighted unit by unit is no stream.
     """
     produced = {p for m in flow.maps for s in flow.made(m) for p in _ends(s)}
     contracted = {s for m in flow.maps for s in flow.read(m)}
-    found: dict[Node, Residual] = {}
-    before: dict[Node, Node | None] = {}
+    residuals: dict[Node, Residual] = {}
+    scaled_base_producers: dict[Node, Node | None] = {}
     for instance in flow.axes.instances:
         a, b = (instance.node.input(i) for i in (0, 1))
         if (
@@ -66,21 +66,24 @@ def residual_sums(flow: Flow) -> dict[Node, Residual]:
             ways = ((base, way) for base, branch in pairs for way in _ways(flow, base, branch))
             base, way = next(ways, (None, None))
             if base is not None and way is not None:
-                found[instance.node] = Residual(base, own, gated=way is not _plain(flow, base))
-                before[instance.node] = way.producer
-    on_the_way = {n for pair in before.items() if pair[1] in found for n in pair}
-    return {n: r for n, r in found.items() if n in on_the_way or not _by_units(flow, r.base)}
+                residuals[instance.node] = Residual(base, own, gated=way is not _plain(flow, base))
+                scaled_base_producers[instance.node] = way.producer
+    on_the_way = {n for pair in scaled_base_producers.items() if pair[1] in residuals for n in pair}
+    return {n: r for n, r in residuals.items() if n in on_the_way or not _by_units(flow, r.base)}
 
 
 def _ends(space: Space) -> Iterator[Space]:
-    """A space, and those that stand end to end in it, at any depth."""
+    """Yield a space and its segments, at any depth."""
     yield find(space)
     for part in find(space).parts if find(space).kind == "sum" else ():
         yield from _ends(part)
 
 
 def _ways(flow: Flow, base: Value, branch: Value) -> Iterator[Value]:
-    """What the branch was made from, which the base may have scaled, gated, or weighed against the branch."""
+    """Yield the values above the base that the branch is made from.
+
+    The base may scale them, gate them, or weigh them against the branch.
+    """
 
     def above(way: Value) -> Iterator[Value]:
         node = way.producer
@@ -93,23 +96,23 @@ def _ways(flow: Flow, base: Value, branch: Value) -> Iterator[Value]:
 
 
 def _plain(flow: Flow, value: Value) -> Value:
-    """A value before casts, and before it was scaled."""
+    """The value that a value is before casts and scaling."""
     return through_casts(unscaled(flow, value))
 
 
 def unscaled(flow: Flow, value: Value) -> Value:
-    """A value before it was multiplied with numbers, or with parameters for each unit."""
+    """The value that a value is before it is multiplied with numbers, or with parameters for each unit."""
     return [value, *(before for before, _ in _scales(flow, value))][-1]
 
 
 def _by_units(flow: Flow, value: Value) -> bool:
-    """Whether a value was multiplied with more than numbers: the gain of a norm is part of that."""
+    """Whether a value is multiplied with more than single numbers. The gain of a norm does not count."""
     scales = [s.sizes for before, s in _scales(flow, value) if through_casts(before) not in flow.normed]
     return any(sizes is None or any(set(size) != {1} for size in sizes) for sizes in scales)
 
 
 def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
-    """What a value was before it was multiplied, again and again, and with what."""
+    """Yield (the value before a multiplication, its factor), for all multiplications upwards of a value."""
     while (node := through_casts(value).producer) is not None and node.treatment in FACTORS:
         scaled = [v for v in node.operands if v not in flow.parameters and v.known is None]
         if len(scaled) != 1 or (node.treatment == "divide" and scaled != [node.inputs[0]]):
@@ -119,16 +122,18 @@ def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
 
 
 def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:
-    """The spaces of residual streams but for places, in topological order."""
-    found = dict.fromkeys(s for r in sums.values() for s in r.streams)
-    fixed = {s for s in found if all(x.frozen is not None for x in leaves(s))}
+    """The spaces of residual streams in topological order, without those that count places."""
+    spaces = dict.fromkeys(s for r in sums.values() for s in r.streams)
+    fixed = {s for s in spaces if all(x.frozen is not None for x in leaves(s))}
     places: set[Space] = set()
     known: dict[Space, dict[Value, bool]] = {s: {} for s in fixed}
     for residual in sums.values():
-        given = {s for s in residual.streams if s in fixed and _given(flow, sums, residual.base, s, known[s])}
-        if len(given) < len(residual.streams):
-            places |= given
-    return [s for s in found if s not in places]
+        from_inputs = {
+            s for s in residual.streams if s in fixed and _given(flow, sums, residual.base, s, known[s])
+        }
+        if len(from_inputs) < len(residual.streams):
+            places |= from_inputs
+    return [s for s in spaces if s not in places]
 
 
 def _given(
@@ -136,7 +141,7 @@ def _given(
 ) -> bool:
     """Whether an axis of a stream comes from the model's inputs: no weight makes it on the way to `start`.
 
-    known: what was found so far of this axis, which this adds to.
+    known: the answers for this axis so far. This function adds to them.
     """
     atoms = set(leaves(space))
 
@@ -157,7 +162,7 @@ def _given(
 
 
 def _makes(flow: Flow, node: Node, atoms: Collection[Space]) -> bool:
-    """Whether these atoms may come from a weight here: it makes them, or what is not a weight lacks them."""
+    """Whether these atoms may come from a weight here: it makes them, or no operand but weights has them."""
     instance = flow.by_node.get(node)
     if instance is None or instance.line.treatment == "opaque":
         return True
@@ -168,7 +173,7 @@ def _makes(flow: Flow, node: Node, atoms: Collection[Space]) -> bool:
 
 
 def gated_branches(flow: Flow, sums: Mapping[Node, Residual]) -> set[Space]:
-    """What weights read that make a branch which a gate weighs against its stream."""
+    """The spaces that weights read to make a branch that a gate weighs against its stream."""
     gated = [(node, r.base) for node, r in sums.items() if r.gated]
     branches = [v for node, base in gated for v in node.operands if v is not base]
     return {s for branch in branches for m in flow.projections(branch) for s in flow.read(m)}
@@ -177,41 +182,42 @@ def gated_branches(flow: Flow, sums: Mapping[Node, Residual]) -> set[Space]:
 def feed_forward(
     flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
 ) -> list[Space]:
-    """The inner spaces between streams; where there are none, between a stream and what joins it by a gate
-    (`branches`). `taken`: the atoms of heads and of what is in them.
+    """The inner spaces between streams; if there are none, those between a stream and gated `branches`.
+
+    `taken`: the atoms of heads and of the axes inside them.
     """
-    found = _inner(flow, hidden, taken, ())
-    return found if found or not branches else _inner(flow, hidden, taken, branches)
+    between_streams = _inner(flow, hidden, taken, ())
+    return between_streams if between_streams or not branches else _inner(flow, hidden, taken, branches)
 
 
 def _inner(
     flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
 ) -> list[Space]:
-    """What is made from a stream, and read into one, or into a branch.
+    """The spaces that are made from a stream, and read into a stream or a branch.
 
-    What is worked on along another axis is none, nor what is made of that: the gates of a context.
+    Left out are spaces that operators mix along another axis, and spaces made of these (gates of a context).
     """
     on_stream = set(hidden)
     maps = flow.maps if hidden else [m for m in flow.maps if not m.line.slides]
-    made: dict[Space, None] = {}
-    read: set[Space] = set()
+    made_on_stream: dict[Space, None] = {}
+    read_into_stream: set[Space] = set()
     convolved: set[Space] = set()
     for instance in maps:
         ins, outs = flow.read(instance), flow.made(instance)
         if not hidden or any(s in on_stream for s in ins):
             parts = [p for s in outs for x in segments(s) for p in {find(x): 0, **dict.fromkeys(factors(x))}]
-            made.update(dict.fromkeys(parts))
+            made_on_stream.update(dict.fromkeys(parts))
             convolved |= {p for p in parts if instance.line.slides}
         if not hidden or any(s in on_stream or s in branches for s in outs):
-            read |= {find(p) for s in ins for p in segments(s)}
+            read_into_stream |= {find(p) for s in ins for p in segments(s)}
     tables = set(_of_tables(flow))
-    wanted = [s for s in made if s in read and s not in on_stream and s not in tables]
+    wanted = [s for s in made_on_stream if s in read_into_stream and s not in on_stream and s not in tables]
     inside = set(atoms_of(hidden))
     wanted = [s for s in wanted if not all(x in inside for x in leaves(s))]
     wanted = [s for s in wanted if not any(x in taken for x in leaves(s))]
     sources = list(_sources(flow, set(wanted), on_stream))
     mixed = set(_mixed(flow, set(atoms_of((*wanted, *(s for _, s in sources))))))
-    gated = {made for made, source in sources if all(x in mixed for x in leaves(source))}
+    gated = {made_on_stream for made_on_stream, source in sources if all(x in mixed for x in leaves(source))}
     plain = [s for s in wanted if s not in gated and not all(x in mixed for x in leaves(s))]
     return plain or [s for s in wanted if s not in convolved]
 
@@ -219,7 +225,7 @@ def _inner(
 def _sources(
     flow: Flow, wanted: Collection[Space], streams: Collection[Space]
 ) -> Iterator[tuple[Space, Space]]:
-    """(what is made, what it is made from) for products that read no stream."""
+    """Yield (made space, space that it is made from) for products that read no stream."""
     for instance in flow.maps:
         ours = [s for s in flow.made(instance) if s in wanted]
         ins = flow.read(instance)
@@ -228,7 +234,10 @@ def _sources(
 
 
 def _of_tables(flow: Flow) -> Iterator[Space]:
-    """The spaces of tables, of which a single row is taken; stacks of matrices are weights."""
+    """Yield the spaces of tables of which a single row is taken.
+
+    Stacks of matrices are weights, no tables.
+    """
     for instance in flow.axes.instances:
         table, row = instance.node.input(0), instance.node.outputs[0]
         if instance.line.treatment == "lookup" and row.floating and row not in flow.chosen:
@@ -236,7 +245,7 @@ def _of_tables(flow: Flow) -> Iterator[Space]:
 
 
 def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
-    """Which of these atoms stand on an axis of an activation whose other axes are worked on."""
+    """Yield those of the atoms that an activation has while an operator works on its other axes."""
     for instance in flow.axes.instances:
         node, line = instance.node, instance.line
         weight = flow.weight_of(instance) if line.treatment == "contract" else None
@@ -246,15 +255,15 @@ def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
         for value, terms in zip(node.inputs, line.inputs, strict=False):
             if value is None or terms is None or value in flow.static or value in flow.chosen:
                 continue
-            own = [[x for x in leaves(s) if x in atoms] for s in flow.axes.of(value)]
-            for axis, found in enumerate(own):
+            atoms_by_axis = [[x for x in leaves(s) if x in atoms] for s in flow.axes.of(value)]
+            for axis, bearing in enumerate(atoms_by_axis):
                 others = [t for i, t in enumerate(terms) if i != axis]
-                if found and _worked_on(instance, others, kept, weight is None):
-                    yield from found
+                if bearing and _worked_on(instance, others, kept, weight is None):
+                    yield from bearing
 
 
 def _worked_on(instance: Instance, others: list[Term], kept: set[str], alone: bool) -> bool:
-    """Whether an operator cuts, reorders, reads as a whole or sums over any of these axes."""
+    """Whether an operator cuts, reorders, sums over or reads as a whole any of these axes."""
     line = instance.line
     summed = any(set(labels(t)) - kept for t in others) and line.treatment in REDUCTIONS | {"contract"}
     cut = any(t in ("_", "#") or (isinstance(t, tuple) and t[0] == "+") for t in others)

@@ -1,14 +1,14 @@
-"""Encoder, decoder, towers: the parts of a model, and which of them an axis belongs to.
+"""Encoder, decoder, towers: the parts of a model, and the parts that each axis belongs to.
 
 Needs: the flow of the axis graph. Gives: `Scopes`.
 
 A residual sum whose base another sum reaches belongs to the same *part* of the model, further down or in a
 later stage. A part that reaches another one only in its branches (as keys and values of attention) is an
-`encoder`, and that one a `decoder`; parts that no other part reaches, nor they it, are `tower 0`, `tower 1`,
-… in topological order. A model of one part has no scopes.
+`encoder`, and the other is a `decoder`. Parts that no other part reaches, and that reach no other, are
+`tower 0`, `tower 1`, … in topological order. A model of one part has no scopes.
 
 A weight works for the parts of the sums that it feeds next; behind the last sum, for those that feed it. An
-axis lies where the weights that make it, and the tables that hold it, work.
+axis lies in the parts for which the weights that make it, and the tables that have it, work.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ NONE: Parts = frozenset()
 
 @dataclass
 class Scopes:
-    """The scopes of a model by name; for each atom the names of those that it lies in, and for each
-    residual sum its own.
-    """
+    """The names of a model's scopes, those that each atom lies in, and the one of each residual sum."""
 
     __repr__ = brief
 
@@ -46,20 +44,20 @@ class Scopes:
 
 
 def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:
-    """Name the parts of a model, and tell where each axis lies."""
+    """Name the parts of a model, and list the parts of each atom."""
     parts = _Parts(flow, sums)
     names = parts.names()
-    found: dict[Space, frozenset[str]] = {}
+    scopes_of_atom: dict[Space, frozenset[str]] = {}
     for value, owner in parts.makers() if names else ():
-        here = frozenset(names[p] for p in parts.roots(owner) if p in names)
+        scopes = frozenset(names[p] for p in parts.roots(owner) if p in names)
         for atom in atoms_of(flow.axes.of(value)):
-            found[atom] = found.get(atom, frozenset()) | here
+            scopes_of_atom[atom] = scopes_of_atom.get(atom, frozenset()) | scopes
     of_sum = {node: names.get(parts.root(number), "") for node, number in parts.number.items()}
-    return Scopes(tuple(sorted(set(names.values()))), found, of_sum)
+    return Scopes(tuple(sorted(set(names.values()))), scopes_of_atom, of_sum)
 
 
 class _Parts:
-    """Parts by the number of a residual sum in them; `root` says which of several numbers stands for all."""
+    """The parts of a model. A part is given by the number of one residual sum in it (see `root`)."""
 
     def __init__(self, flow: Flow, sums: Mapping[Node, Residual]) -> None:
         self.flow, self.sums = flow, sums
@@ -80,12 +78,12 @@ class _Parts:
         return frozenset(map(self.root, parts))
 
     def downwards(self) -> dict[Value, Parts]:
-        """The parts that reach each value; joins sums to parts, and notes which part feeds which."""
+        """The parts that reach each value. Also joins sums to parts, and notes which part feeds which."""
         above: dict[Value, Parts] = {}
         for instance in self.flow.axes.instances:
             node = instance.node
             if node.has(SIZES):
-                continue  # what a size tells flows nowhere
+                continue  # a size carries no data from part to part
             reached = self.roots(NONE.union(*(above.get(v, NONE) for v in node.operands)))
             if node in self.sums:
                 base, own = self.sums[node].base, self.number[node]
@@ -101,30 +99,30 @@ class _Parts:
         below: dict[Value, Parts] = {}
         for instance in reversed(self.flow.axes.instances):
             node = instance.node
-            here = NONE.union(*(below.get(o, NONE) for o in node.outputs))
+            parts = NONE.union(*(below.get(o, NONE) for o in node.outputs))
             if node in self.sums:
-                here = frozenset({self.root(self.number[node])})
-            elif not here:
-                here = self.roots(NONE.union(*(self.above.get(o, NONE) for o in node.outputs)))
+                parts = frozenset({self.root(self.number[node])})
+            elif not parts:
+                parts = self.roots(NONE.union(*(self.above.get(o, NONE) for o in node.outputs)))
             for value in node.operands:
-                below[value] = self.roots(below.get(value, NONE) | here)
+                below[value] = self.roots(below.get(value, NONE) | parts)
         return below
 
     def names(self) -> dict[int, str]:
-        """Part -> name."""
+        """The name of each part that has one."""
         parts = list(dict.fromkeys(self.root(k) for k in range(len(self.parent))))
         feeds = {(self.root(a), self.root(b)) for a, b in self.feeds}
-        giving = {a for a, b in feeds if a != b}
-        taking = {b for a, b in feeds if a != b}
-        found = {p: "encoder" for p in parts if p in giving - taking}
-        found |= {p: "decoder" for p in parts if p in taking - giving}
-        alone = [p for p in parts if p not in giving | taking]
+        feeding = {a for a, b in feeds if a != b}
+        fed = {b for a, b in feeds if a != b}
+        names = {p: "encoder" for p in parts if p in feeding - fed}
+        names |= {p: "decoder" for p in parts if p in fed - feeding}
+        alone = [p for p in parts if p not in feeding | fed]
         if len(parts) > 1:
-            found |= {p: f"tower {k}" for k, p in enumerate(alone)}
-        return found
+            names |= {p: f"tower {k}" for k, p in enumerate(alone)}
+        return names
 
     def makers(self) -> Iterator[tuple[Value, Parts]]:
-        """Results of weights, and tables, with the parts that they work for."""
+        """Yield the results of weights, and the tables, each with the parts that it works for."""
         for instance in self.flow.maps:
             out = instance.node.outputs[0]
             yield out, self.below.get(instance.node.inputs[self.flow.weight_of(instance) or 0] or out, NONE)

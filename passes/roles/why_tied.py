@@ -1,6 +1,6 @@
-"""Why axes are tied: the axis graph of networkx, and paths in it.
+"""The reasons why axes are tied: paths in a networkx graph of axes.
 
-A vertex is one axis of one tensor; an edge is an operator that makes two of them one index space.
+A vertex is one axis of one tensor. An edge is an operator that makes two of them one space.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Vertex = tuple[Value, int]
 
 @dataclass(frozen=True)
 class Way:
-    """How a weight axis comes to be in a space: the operators from a place that was explained before.
+    """The path that ties a weight axis to a space, from the nearest axis that is explained already.
 
-    vertex: the weight axis; steps: nodes (or ties) on the way, none for the first; start: where the way
-    leaves what was explained: a node, or None where it leaves the first weight itself.
+    vertex: the weight axis. steps: the nodes (or ties) on the path; none for the first weight axis. start:
+    the node (or tie) at which the path leaves an earlier path; None where it starts at the first weight.
     """
 
     vertex: Vertex
@@ -38,7 +38,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Frozen:
-    """An axis of a weight that cannot be resized, and why."""
+    """An axis of a weight that cannot be resized, with the node and the cause."""
 
     weight: str
     shape: tuple[int, ...]
@@ -48,16 +48,16 @@ class Frozen:
 
 
 def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Vertex]:
-    """All axes of all tensors; each edge has the node (or the tie) that is its reason."""
+    """The graph of all axes of all tensors. Each edge has the node (or the tie) that is its reason."""
     graph: nx.Graph[Vertex] = nx.Graph()
     for instance in axes.instances:
         seen: dict[str, Vertex] = {}
         for value, axis, term in (*instance.reads(), *instance.makes()):
             for name in labels(term):
-                here = (value, axis)
-                if name in seen and seen[name] != here:
-                    graph.add_edge(seen[name], here, reason=instance.node)
-                seen.setdefault(name, here)
+                vertex = (value, axis)
+                if name in seen and seen[name] != vertex:
+                    graph.add_edge(seen[name], vertex, reason=instance.node)
+                seen.setdefault(name, vertex)
     for tie in ties:
         for use, turned in zip(tie.uses[1:], tie.turned[1:], strict=True):
             for axis in range(use.rank):
@@ -81,35 +81,38 @@ def _bears(space: Space, atoms: set[Space]) -> bool:
 
 
 def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
-    """For every weight axis of a space: the operators from the nearest place on an earlier way.
+    """For every weight axis of a named axis, the path from the nearest point of an earlier path.
 
     A stored tensor that serves several uses is listed once.
     """
-    wanted = bearers(axes, role)
-    if not wanted:
+    weight_axes = bearers(axes, role)
+    if not weight_axes:
         return []
     atoms = _atoms(role)
-    whole = axis_graph(axes, ties)
-    graph = whole.subgraph([(v, k) for v, k in whole if _bears(axes.of(v)[k], atoms)])
-    tree = _tree(graph, wanted[0])
-    arrived: dict[Vertex, Node | Tie | None] = {wanted[0]: None}
-    found: dict[tuple[str, int], Way] = {}
-    for vertex in wanted:
+    all_axes = axis_graph(axes, ties)
+    graph = all_axes.subgraph([(v, k) for v, k in all_axes if _bears(axes.of(v)[k], atoms)])
+    tree = _tree(graph, weight_axes[0])
+    arrived: dict[Vertex, Node | Tie | None] = {weight_axes[0]: None}
+    way_by_place: dict[tuple[str, int], Way] = {}
+    for vertex in weight_axes:
         steps: list[Node | Tie] = []
-        at = vertex
-        while at not in arrived and at in tree:
-            before = tree[at]
-            arrived[at] = reason = graph.edges[before, at]["reason"]
+        current = vertex
+        while current not in arrived and current in tree:
+            before = tree[current]
+            arrived[current] = reason = graph.edges[before, current]["reason"]
             steps.append(reason)
-            at = before
+            current = before
         assert vertex[0].weight is not None
-        way = Way(vertex, tuple(dict.fromkeys(steps[::-1])), arrived.get(at))
-        found.setdefault((vertex[0].weight.name, vertex[1]), way)
-    return list(found.values())
+        way = Way(vertex, tuple(dict.fromkeys(steps[::-1])), arrived.get(current))
+        way_by_place.setdefault((vertex[0].weight.name, vertex[1]), way)
+    return list(way_by_place.values())
 
 
 def _tree(graph: nx.Graph[Vertex], root: Vertex) -> dict[Vertex, Vertex]:
-    """The vertex before each on the shortest way from the root; ties only where nothing else leads on."""
+    """For each vertex, the one before it on the shortest path from the root.
+
+    A path takes a tie only where no operator leads on.
+    """
 
     def length(u: Vertex, v: Vertex, edge: dict[str, object]) -> int:
         return 10**6 if isinstance(edge["reason"], Tie) else 1
@@ -117,14 +120,14 @@ def _tree(graph: nx.Graph[Vertex], root: Vertex) -> dict[Vertex, Vertex]:
     if root not in graph:
         return {}
     before, _ = nx.dijkstra_predecessor_and_distance(graph, root, weight=length)
-    return {vertex: found[0] for vertex, found in before.items() if found}
+    return {vertex: predecessors[0] for vertex, predecessors in before.items() if predecessors}
 
 
 def frozen_axes(axes: Axes) -> Iterator[Frozen]:
-    """Weight axes that cannot be resized though one might want to, each with its reason.
+    """Yield the weight axes that cannot be resized although one might want to, each with its reason.
 
-    What the outside fixes (axes of inputs) and what is fixed by the nature of the operator that reads the
-    weight (the window of a convolution) is no news and left out.
+    Left out are axes that an input of the model fixes, and axes that the operator reading the weight fixes by
+    its nature (the window of a convolution).
     """
     for use, axis, reason in axes.frozen():
         weight, node = use.weight, reason.node
@@ -137,7 +140,7 @@ def frozen_axes(axes: Axes) -> Iterator[Frozen]:
 
 
 def way_to_reason(axes: Axes, space: Space, reason: Reason) -> list[Node]:
-    """The operators from the first weight that bears a frozen space to the node that froze it."""
+    """The operators from the first weight that has a frozen space to the node that froze it."""
     graph = axis_graph(axes, ())
     starts = bearers(axes, RoleAxis((space,)))
     ends = {(v, k) for v in operands(reason.node) for k in range(v.rank)}
@@ -153,5 +156,5 @@ def way_to_reason(axes: Axes, space: Space, reason: Reason) -> list[Node]:
 
 
 def operands(node: object) -> Iterable[Value]:
-    """What a node reads and gives; nothing for what is no node."""
+    """The inputs and outputs of a node; nothing if `node` is not a Node."""
     return [*(v for v in node.inputs if v is not None), *node.outputs] if isinstance(node, Node) else []

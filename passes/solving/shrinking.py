@@ -100,7 +100,7 @@ class Rescaling:
         return None
 
     def affine(self, value: Value) -> list[Value] | None:
-        """The gain and bias of the norm that makes a value; None where something else reads its result too."""
+        """The gain and bias of the norm that makes a value; None where its result has other readers."""
         weights: list[Value] = []
         while (
             len(readers(value)) == 1 and value.producer is not None and value not in self.axes.graph.outputs
