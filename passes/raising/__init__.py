@@ -1,1 +1,1 @@
-"""Patterns that raise a spelling to a form: the only place outside the dialects that names operators."""
+"""Patterns that raise spellings to one form: the only place outside the dialects that names operators."""

@@ -1,8 +1,8 @@
-"""Attention becomes one `Attention`, however it is spelt, and however its weights are packed.
+"""Attention becomes one `Attention`, for every spelling and every packing of its weights.
 
 Needs: the axis graph. Gives: for every attention its queries, keys and values, each as an operand of the
-product that reads it, with the axes of its heads and of what one head has. Of the score function between the
-products nothing is known but the axes that it passes on.
+product that reads it, with the axes of its heads and those inside a head. Of the score function between the
+products, only the axes that it passes on are known.
 
 Spellings, by number (tests/plan/test_raised_attention.py has a model for each, and one that must not match):
 
@@ -47,10 +47,12 @@ Operand = tuple[Instance, int]
 
 @dataclass(frozen=True, eq=False)
 class Attention:
-    """One attention. `node`: the softmax, or the operator. `operands`: queries, keys and values, or nothing
-    where they cannot be told apart. `heads` is row-major; `own`: those of its atoms that keys or values have,
-    and no broadcast brings in. `depths`: what a head of the keys has, and one of the values. `mixed`: heads
-    that weights make of these between the products (H4); the values have the last of them.
+    """One attention.
+
+    `node`: the softmax, or the operator. `operands`: queries, keys and values, or nothing where they cannot
+    be told apart. `heads`: row-major factors. `own`: those atoms of `heads` that keys or values have without
+    a broadcast. `depths`: the axes inside a head of the keys, and inside a head of the values. `mixed`: heads
+    that weights make of `heads` between the products (H4); the values have the last of them.
     """
 
     node: Node
@@ -63,7 +65,7 @@ class Attention:
 
 
 def weighs(node: Node) -> bool:
-    """Whether an operator may make the weights of attention from its scores."""
+    """Whether an operator may turn the scores of an attention into weights."""
     return node.op == "Softmax"
 
 
@@ -73,7 +75,7 @@ def attends(instance: Instance) -> bool:
 
 
 def scores_of(flow: Flow, instance: Instance) -> Instance | None:
-    """What multiplies queries by keys, for an operator that weighs scores or attends; None for any other."""
+    """The product of queries and keys, for an operator that weighs scores or attends; None for any other."""
     if attends(instance):
         return instance
     return flow.product_above(instance.node) if weighs(instance.node) else None
@@ -86,9 +88,9 @@ def find_attention(flow: Flow) -> list[Attention]:
 
 
 def left_plain(flow: Flow, raised: Sequence[Attention]) -> list[Node]:
-    """Every softmax that weighs activations and is no attention (A3)."""
-    done = {one.node for one in raised}
-    softmaxes = [i.node for i in flow.axes.instances if weighs(i.node) and i.node not in done]
+    """Every softmax that weighs activations and belongs to no attention (A3)."""
+    raised_nodes = {one.node for one in raised}
+    softmaxes = [i.node for i in flow.axes.instances if weighs(i.node) and i.node not in raised_nodes]
     return [node for node in softmaxes if flow.product_below(node) is not None]
 
 
@@ -100,7 +102,7 @@ def _raised(flow: Flow, instance: Instance) -> Attention | None:
 
 
 def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
-    """A1."""
+    """The attention of spelling A1."""
     terms = instance.line.inputs[0] or ()
     heads = [x for n in labels(terms[1]) for x in _on_weights(flow, factors(instance.spaces[n]))]
     depths = tuple(_on_weights(flow, [instance.spaces[name]]) for name in "de")
@@ -111,10 +113,10 @@ def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
 
 
 def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | None:
-    """A2."""
+    """The attention of spelling A2."""
     below, line = flow.product_below(softmax), scores.line
-    last = (line.outputs[0] or ("_",))[-1]
-    keys = [place for place in (0, 1) if last in (line.inputs[place] or ())]
+    last_label = (line.outputs[0] or ("_",))[-1]
+    keys = [place for place in (0, 1) if last_label in (line.inputs[place] or ())]
     operands: tuple[Operand, ...] = ()
     if below is not None and len(keys) == 1:
         operands = (scores, 1 - keys[0]), (scores, keys[0]), below
@@ -132,29 +134,29 @@ def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | Non
 
 
 def _not_given(flow: Flow, heads: Iterable[Space]) -> tuple[Space, ...]:
-    """Factors of heads but for those that an input fixes: rows of a batch, which a weight may have too.
+    """The factors of heads without those that an input fixes: rows of a batch, which a weight may have too.
 
-    Where inputs fix them all, they are heads that cannot change.
+    Where inputs fix all factors, all are kept: they are heads that cannot change.
     """
-    found = tuple(heads)
-    fed = {x for value in flow.axes.graph.inputs for x in flow.atoms(value) if x.frozen is not None}
-    return tuple(s for s in found if not fed.issuperset(leaves(s))) or found
+    factors_of_heads = tuple(heads)
+    input_atoms = {x for value in flow.axes.graph.inputs for x in flow.atoms(value) if x.frozen is not None}
+    return tuple(s for s in factors_of_heads if not input_atoms.issuperset(leaves(s))) or factors_of_heads
 
 
 def _own(flow: Flow, heads: Collection[Space], operands: Sequence[Operand]) -> frozenset[Space]:
-    """Of the atoms of heads those that keys or values have; all, where these cannot be told apart."""
+    """The atoms of heads that keys or values have; all atoms, where these cannot be told apart."""
     values = [instance.node.required(place) for instance, place in operands[1:]]
     brought = {x for value in values for x in _brought(flow, value)}
     return frozenset(x for x in heads if not values or not brought.isdisjoint(leaves(x)))
 
 
 def _brought(flow: Flow, value: Value) -> Iterator[Space]:
-    """The atoms of a value that the ends above it have: weights, inputs, and what only weights make."""
+    """Yield the atoms of a value that its sources have: weights, inputs, and values made by weights alone."""
 
     def above(place: tuple[Value, frozenset[Space]]) -> Iterator[tuple[Value, frozenset[Space]]]:
         value, atoms = place
-        for operand in _made_of(flow, value):
-            yield operand, atoms & flow.atoms(operand)
+        for source in _made_of(flow, value):
+            yield source, atoms & flow.atoms(source)
 
     for end, atoms in walk([(value, frozenset(flow.atoms(value)))], above):
         if end.producer in flow.weighted:
@@ -164,7 +166,7 @@ def _brought(flow: Flow, value: Value) -> Iterator[Space]:
 
 
 def _made_of(flow: Flow, value: Value) -> list[Value]:
-    """The activations that a value is made of, up to products; of static values all."""
+    """The activations that a value is made of, up to products. For a static value: all its operands."""
     instance = flow.maker(value)
     if instance is None or instance.line.treatment == "contract":
         return []
@@ -173,33 +175,39 @@ def _made_of(flow: Flow, value: Value) -> list[Value]:
 
 
 def _depth_of_values(flow: Flow, below: Operand | None) -> tuple[Space, ...]:
-    """What a head of the values has, where the product of the probabilities with them is found."""
+    """The axes inside a head of the values; empty where no product with the probabilities is found."""
     if below is None:
         return ()
     product, place = below
-    made, weights = names_of(product.line.outputs[0]), names_of(product.line.inputs[1 - place])
-    own = [n for n in names_of(product.line.inputs[place]) if n in made and n not in weights]
-    return _on_weights(flow, (product.spaces[n] for n in own))
+    result_labels, weight_labels = names_of(product.line.outputs[0]), names_of(product.line.inputs[1 - place])
+    value_labels = [
+        n for n in names_of(product.line.inputs[place]) if n in result_labels and n not in weight_labels
+    ]
+    return _on_weights(flow, (product.spaces[n] for n in value_labels))
 
 
 def _on_weights(flow: Flow, spaces: Iterable[Space]) -> tuple[Space, ...]:
-    """The spaces of which weights have an atom."""
-    found = map(find, spaces)
-    return tuple(s for s in found if any(x in flow.on_weights for x in leaves(s)))
+    """The spaces that have an atom on a weight."""
+    roots = map(find, spaces)
+    return tuple(s for s in roots if any(x in flow.on_weights for x in leaves(s)))
 
 
 def stretched(product: Instance) -> set[str]:
-    """Batch labels of a product that only one operand has: the other one is broadcast along them (H2)."""
+    """The batch labels of a product that only one operand has. The other is broadcast along them (H2)."""
     out = product.line.outputs[0] or ()
-    found: set[str] = set()
+    broadcast_labels: set[str] = set()
     for k in (0, 1):
-        own, other = product.line.inputs[k] or (), product.line.inputs[1 - k] or ()
+        own_terms, other_terms = product.line.inputs[k] or (), product.line.inputs[1 - k] or ()
         for i in range(3, len(out) + 1):
-            if i <= len(own) and (i > len(other) or other[-i] == "1") and own[-i] == out[-i]:
-                found.update(labels(out[-i]))
-        alone = [n for n in names_of(out) if n in names_of(own) and n not in names_of(other)]
-        found.update(alone[:-1])  # the last one is that of rows, or of columns
-    return found
+            if (
+                i <= len(own_terms)
+                and (i > len(other_terms) or other_terms[-i] == "1")
+                and own_terms[-i] == out[-i]
+            ):
+                broadcast_labels.update(labels(out[-i]))
+        alone = [n for n in names_of(out) if n in names_of(own_terms) and n not in names_of(other_terms)]
+        broadcast_labels.update(alone[:-1])  # the last label is that of rows, or of columns
+    return broadcast_labels
 
 
 # ---------------------------------------------------------------------------------------- packed weights
@@ -207,7 +215,7 @@ def stretched(product: Instance) -> set[str]:
 
 @dataclass(frozen=True)
 class Packing:
-    """Which of queries, keys and values one projection makes, and in which order their units stand in it."""
+    """The parts (queries, keys, values) that one projection makes, and the order of their units in it."""
 
     parts: tuple[str, ...]
     order: str
@@ -217,7 +225,7 @@ class Packing:
 
 
 def packing(flow: Flow, attention: Attention) -> Packing:
-    """How the weights of an attention are packed; without an order where each of its parts has its own."""
+    """The packing of an attention's weights. Without an order, each part has a weight of its own."""
     places, projection = shared_projection(flow, attention)
     if projection is None:
         return Packing(PARTS, "")
@@ -225,7 +233,7 @@ def packing(flow: Flow, attention: Attention) -> Packing:
 
 
 def shared_projection(flow: Flow, attention: Attention) -> tuple[tuple[int, ...], Instance | None]:
-    """Which operands one product with a weight makes, and that product: of three, else of two, or none."""
+    """The operands that one product with a weight makes (three, two or none), and this product."""
     above = [_projections(flow, attention, operand) for operand in attention.operands]
     for size in (3, 2):
         for places in combinations(range(len(above)), size):
@@ -236,28 +244,30 @@ def shared_projection(flow: Flow, attention: Attention) -> tuple[tuple[int, ...]
 
 
 def _projections(flow: Flow, attention: Attention, operand: Operand) -> list[Instance]:
-    """The products with weights that make units of an operand, the next ones above it."""
+    """The nearest products with weights above an operand that make its units."""
     value = operand[0].node.inputs[operand[1]]
-    own = {*atoms_of(attention.heads)} or {*atoms_of(s for depth in attention.depths for s in depth)}
-    found = flow.projections(value)
-    return [one for one in found if not own.isdisjoint(atoms_of(flow.made(one)))]
+    attention_atoms = {*atoms_of(attention.heads)} or {
+        *atoms_of(s for depth in attention.depths for s in depth)
+    }
+    projections = flow.projections(value)
+    return [one for one in projections if not attention_atoms.isdisjoint(atoms_of(flow.made(one)))]
 
 
 def _order(made: Sequence[Space], attention: Attention) -> str:
-    """Where the axis of parts stands in what a projection makes: in front of heads, behind them, or last."""
+    """The place of the axis of parts in a projection's result: in front of heads, behind them, or last."""
     heads = {*atoms_of(attention.heads)}
     depths = {*atoms_of(s for depth in attention.depths for s in depth)}
     bearing = next((s for s in made if not (heads | depths).isdisjoint(leaves(s))), None)
-    passed: set[Space] = set()
+    leading: set[Space] = set()
     for factor in [] if bearing is None else factors(bearing):
         if factor not in heads | depths:
             break
-        passed.add(factor)
-    if not passed:
+        leading.add(factor)
+    if not leading:
         return "in a row"
-    if depths <= passed:
+    if depths <= leading:
         return "channel by channel"
-    return "head by head" if heads <= passed else "group by group"
+    return "head by head" if heads <= leading else "group by group"
 
 
 def _listed(names: Sequence[str]) -> str:

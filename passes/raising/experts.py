@@ -1,12 +1,12 @@
-"""Experts that stand one by one become one `Experts`, recognised by where what each of them gives goes.
+"""Experts stored as separate networks become one `Experts`, recognised by how their results meet.
 
-Needs: a simulated graph. Gives: a record for every axis whose units are cut out one by one, or asked for by
-their numbers, and have networks of their own: networks that meet in a sum are a stack along that axis.
+Needs: a simulated graph. Gives: a record for every axis whose units are cut out one by one, or compared by
+number, and have networks of their own: networks that meet in a sum are a stack along that axis.
 
-CUTS says how a unit is cut out. A single forward pass gives each value tags: the axes whose units it vanishes
-with, and these units. TABLE says what each operator makes of such values: another spelling is another row. A
-single pass backwards gives the nodes that serve one unit alone. Where units meet in anything but sums, or
-some of them are given out, their axis cannot change, and the record names the node.
+CUTS has the ways to cut out a unit. One forward pass gives each value tags: the axes, and those of their
+units without which the value is zero. TABLE says what each operator makes of such values: another spelling is
+another row. One backward pass finds the nodes that serve one unit alone. Where units meet in anything but
+sums, or the model outputs some of them, their axis cannot change, and the record names the node.
 """
 
 from __future__ import annotations
@@ -46,20 +46,23 @@ TABLE = """
     19  any                       = any                            refusal  joins them with something else
     20  any                       any                              refusal  joins what several of them give
 """
-"""What operators make of values that vanish with units. The first row that fits holds; CUTS are rows 1 to 3.
+"""The results of operators on tagged values. A tagged value is zero without its units.
 
-An operator is a name, a treatment (small letters), a trait (capital letters) or `any`; `body` is one whose
-body takes such a value from around it. The last term stands for all further operands too. `unit` is a value
-with a tag, `one` is one with a single unit; `zero`, `constant` (zero too) and `other` have none. Behind `=`
-all tags are equal. `units`: the result vanishes with all units that went in; `nothing`: it stays. `alike`:
-the operands have the sizes of the result, which keeps them without some. `counted`: the constant belongs to
-the unit that it is added to.
+The first row that fits holds. CUTS are rows 1 to 3. An operator is a name, a treatment (small letters), a
+trait (capital letters) or `any`; `body` is an operator whose body takes such a value from around it. The last
+term stands for all further operands too.
+
+- Operands: `unit` is a value with a tag, `one` is a value with the tag of a single unit. `zero`, `constant`
+  (zero too) and `other` have no tag. Behind `=` all tags are equal.
+- Results: `units`: the result is zero without all units of the operands. `nothing`: it has no tag.
+- `alike`: the operands have the sizes of the result, which keeps them without some of the operands.
+- `counted`: the constant belongs to the unit that it is added to.
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table: for each operand what it may be, and whether its tag is that of others."""
+    """One row of the table. For each operand: its possible kinds, and whether its tag equals other tags."""
 
     number: int
     operators: frozenset[str]
@@ -78,7 +81,7 @@ ROWS = list(_rows(TABLE))
 
 
 def find_experts(graph: Graph) -> list[Experts]:
-    """Every axis whose units have networks of their own, those that cannot change included."""
+    """Every axis whose units have networks of their own, including axes that cannot change."""
     return list(_Raising(graph).found())
 
 
@@ -90,10 +93,10 @@ class _Raising:
         self.tagged: dict[Value, list[Experts]] = defaultdict(list)
         self.refusals: dict[Experts, Reason] = {}
         self.constants: dict[Experts, Counter[int]] = defaultdict(Counter)
-        """How many constants are added to what each unit gives."""
+        """The number of constants that are added to the result of each unit."""
 
     def found(self) -> Iterator[Experts]:
-        """Those whose units have networks of their own."""
+        """Yield the axes whose units have networks of their own."""
         every = [Experts(*place, cuts) for place, cuts in _cuts(self.graph, self.static)]
         for experts in every:
             for node, cut in experts.cuts.items():
@@ -105,25 +108,29 @@ class _Raising:
         matrices = self.backward()
         for experts in every:
             units = {unit for cut in experts.cuts.values() for unit in cut}
-            held = Counter(weight for unit in units for weight in matrices[experts, unit])
-            own = [unit for unit in units if any(held[weight] == 1 for weight in matrices[experts, unit])]
-            if len(own) == len(units) or (len(own) > 1 and experts in self.refusals):
+            uses_of_weight = Counter(weight for unit in units for weight in matrices[experts, unit])
+            with_matrix = [
+                unit
+                for unit in units
+                if any(uses_of_weight[weight] == 1 for weight in matrices[experts, unit])
+            ]
+            if len(with_matrix) == len(units) or (len(with_matrix) > 1 and experts in self.refusals):
                 if len({self.constants[experts][unit] for unit in units}) > 1:
                     cause = "gives units of which not all have constants added to them"
                     self.refuse(experts, next(iter(experts.cuts)), cause)
                 yield replace(experts, refusal=self.refusals.get(experts))
 
     def tag(self, experts: Experts, value: Value, units: Units) -> None:
-        """Note that a value vanishes with units."""
+        """Note that a value is zero without some units."""
         experts.values[value] = units
         self.tagged[value].append(experts)
 
     def refuse(self, experts: Experts, node: Node, cause: str) -> None:
-        """Note the first cause why units cannot go."""
+        """Note the first cause why units cannot be removed."""
         self.refusals.setdefault(experts, Reason(node, cause))
 
     def follow(self, experts: Experts, node: Node) -> None:
-        """Tag what a node gives, unless it is made of all units together."""
+        """Tag the results of a node, unless they are made of all units together."""
         units = self.made(experts, node)
         if units is None or len(units) == experts.count:
             return
@@ -133,13 +140,13 @@ class _Raising:
             self.tag(experts, out, units)
 
     def made(self, experts: Experts, node: Node) -> Units | None:
-        """The units that a node's results vanish with; None where they stay, or cannot be followed."""
+        """The units without which a node's results are zero; None where there are none, or on a refusal."""
         names = {"any", node.op, node.treatment, *(trait.name for trait in node.traits)}
         names = {"body"} if any(v in experts.values for v in node.captured) else names
         row = next(r for r in ROWS if not r.operators.isdisjoint(names) and self.fits(r, experts, node))
-        given = [v for v in node.inputs if v is not None]
-        units: Units = frozenset().union(*(experts.values.get(v, ()) for v in given))
-        if row.words == "alike" and any(v.sizes != node.outputs[0].sizes for v in given):
+        operands = [v for v in node.inputs if v is not None]
+        units: Units = frozenset().union(*(experts.values.get(v, ()) for v in operands))
+        if row.words == "alike" and any(v.sizes != node.outputs[0].sizes for v in operands):
             self.refuse(experts, node, "stretches what one of them gives")
             return None
         if row.result == "refusal":
@@ -149,18 +156,18 @@ class _Raising:
         return units if row.result == "units" else None
 
     def fits(self, row: Row, experts: Experts, node: Node) -> bool:
-        """Whether a row speaks of these operands."""
-        same = set()
+        """Whether a row fits these operands."""
+        unit_sets = set()
         for i, value in enumerate(node.inputs):
             kinds, equal = row.operands[min(i, len(row.operands) - 1)]
             if value is not None and not self.is_one_of(kinds, value, experts.values.get(value)):
                 return False
             if equal and value in experts.values:
-                same.add(experts.values[value])
-        return len(same) <= 1
+                unit_sets.add(experts.values[value])
+        return len(unit_sets) <= 1
 
     def is_one_of(self, kinds: frozenset[str], value: Value, units: Units | None) -> bool:
-        """Whether an operand is what a term of the table says."""
+        """Whether an operand is of one of the kinds of a term of the table."""
         if "any" in kinds:
             return True
         if units is not None:
@@ -171,7 +178,7 @@ class _Raising:
         )
 
     def backward(self) -> Mapping[tuple[Experts, int], set[Weight]]:
-        """Give nodes to the units that alone need them; the matrices of nodes that no other unit needs."""
+        """Record the nodes that serve one unit alone; return the matrices of nodes that serve one unit."""
         serving: dict[Node, Mapping[Experts, Serving]] = {}
         matrices: dict[tuple[Experts, int], set[Weight]] = defaultdict(set)
         for node in reversed(self.graph.nodes):
@@ -186,33 +193,33 @@ class _Raising:
     def serves(
         self, value: Value, serving: Mapping[Node, Mapping[Experts, Serving]]
     ) -> dict[Experts, Serving]:
-        """The units that need a value: that of its tag, or that of all its readers."""
+        """The units that need a value: the unit of its tag, or the one unit of all its readers."""
         readers = [serving[node] for node, _ in value.users] + [{}] * (value in self.outputs)
-        found = _agreed(readers)
+        units_by_axis = _agreed(readers)
         for experts in self.tagged.get(value, ()):
             units = experts.values[value]
-            found.pop(experts, None)
-            found |= {experts: (min(units), True)} if len(units) == 1 else {}
-        return found
+            units_by_axis.pop(experts, None)
+            units_by_axis |= {experts: (min(units), True)} if len(units) == 1 else {}
+        return units_by_axis
 
 
 Serving = tuple[int, bool]
-"""The only unit of an axis that needs something, and whether nothing else does."""
+"""The only unit of an axis that needs a node or value, and whether nothing else needs it."""
 
 
 def _agreed(readers: Sequence[Mapping[Experts, Serving]]) -> dict[Experts, Serving]:
-    """The units that are the only ones of their axes among readers."""
-    found: dict[Experts, Serving] = {}
+    """For each axis, the unit of its readers, if they have only one."""
+    agreed: dict[Experts, Serving] = {}
     for experts in dict.fromkeys(e for reader in readers for e in reader):
-        said = [reader.get(experts) for reader in readers]
-        units = {one[0] for one in said if one is not None}
+        servings = [reader.get(experts) for reader in readers]
+        units = {one[0] for one in servings if one is not None}
         if len(units) == 1:
-            found[experts] = units.pop(), all(one is not None and one[1] for one in said)
-    return found
+            agreed[experts] = units.pop(), all(one is not None and one[1] for one in servings)
+    return agreed
 
 
 def _is_zero(value: Value) -> bool:
-    """Whether a value is zero throughout. Of stored tensors only those are read that are no vectors."""
+    """Whether a value is zero throughout. Stored vectors are not read."""
     if value.known is None and value.weight is not None and value.rank > 1:
         return not np.asarray(value.weight.read()).any()
     if value.known is not None:
@@ -225,7 +232,7 @@ def _is_zero(value: Value) -> bool:
 
 
 class Cut(NamedTuple):
-    """What is cut, along which axis, and the unit of each result."""
+    """The value that is cut, the axis of the cut, and the unit of each result."""
 
     whole: Value
     axis: int
@@ -233,18 +240,18 @@ class Cut(NamedTuple):
 
 
 def _by_number(node: Node, _: Rankings) -> Cut | None:
-    """1: one unit of operand 0 is taken by a constant number."""
+    """1: a node takes one unit of operand 0 by a constant number."""
     places = [one for one in node.addresses if not one.result] if node.has(TAKE) else []
     numbers = [_number(node.input(one.operand)) for one in places]
     if None in numbers or len({one.axis for one in places}) != 1:
         return None
-    whole, made, axis = node.required(0), node.outputs[0], places[0].axis
-    alone = made.rank < whole.rank or (made.sizes is not None and set(made.sizes[axis]) == {1})
-    return Cut(whole, axis, (numbers[0] or 0,)) if alone else None
+    whole, result, axis = node.required(0), node.outputs[0], places[0].axis
+    single = result.rank < whole.rank or (result.sizes is not None and set(result.sizes[axis]) == {1})
+    return Cut(whole, axis, (numbers[0] or 0,)) if single else None
 
 
 def _by_place(node: Node, _: Rankings) -> Cut | None:
-    """2: every unit is a result of its own."""
+    """2: a node splits an axis so that every unit is a separate result."""
     if node.op != "Split":
         return None
     axis = node.integer("axis", 0)
@@ -253,7 +260,7 @@ def _by_place(node: Node, _: Rankings) -> Cut | None:
 
 
 def _compared(node: Node, rankings: Rankings) -> Cut | None:
-    """3: the numbers of a ranking are compared with a constant one."""
+    """3: a node compares the numbers from a ranking with a constant number."""
     for numbers, other in (node.inputs, node.inputs[::-1]) if node.op == "Equal" else ():
         number, ranking = _number(other), None if numbers is None else rankings.get(numbers)
         axis = None if ranking is None else ranked_axis(ranking)
@@ -263,7 +270,7 @@ def _compared(node: Node, rankings: Rankings) -> Cut | None:
 
 
 CUTS = (_by_number, _by_place, _compared)
-"""Rows 1 to 3: how a unit is cut out of an axis, or is asked for by its number."""
+"""Rows 1 to 3: the ways to cut a unit out of an axis, or to compare its number."""
 
 Rankings = Mapping[Value, Node]
 
@@ -271,8 +278,8 @@ Rankings = Mapping[Value, Node]
 def _cuts(
     graph: Graph, static: Iterable[Value]
 ) -> Iterator[tuple[tuple[Value, int], dict[Node, tuple[int, ...]]]]:
-    """What is cut into several units, with its axis; and the units that each node takes out of it."""
-    found: dict[tuple[Value, int], dict[Node, tuple[int, ...]]] = defaultdict(dict)
+    """Yield (value, axis) of every cut into several units, and the units that each node takes."""
+    cuts_by_place: dict[tuple[Value, int], dict[Node, tuple[int, ...]]] = defaultdict(dict)
     rankings = numbers_of_rankings(graph)
     for node in graph.nodes:
         cut = next((cut for rule in CUTS if (cut := rule(node, rankings)) is not None), None)
@@ -280,14 +287,16 @@ def _cuts(
             continue
         size = set(cut.whole.sizes[cut.axis])
         if len(size) == 1 and max(size) > 1 and all(-max(size) <= unit < max(size) for unit in cut.units):
-            found[cut.whole, cut.axis % cut.whole.rank][node] = tuple(unit % max(size) for unit in cut.units)
-    for place, cuts in found.items():
+            cuts_by_place[cut.whole, cut.axis % cut.whole.rank][node] = tuple(
+                unit % max(size) for unit in cut.units
+            )
+    for place, cuts in cuts_by_place.items():
         if len({unit for units in cuts.values() for unit in units}) > 1:
             yield place, cuts
 
 
 def _number(value: Value | None) -> int | None:
-    """The one whole number that a constant is."""
+    """The integer that a constant is; None if it is not one integer."""
     known = None if value is None else value.known
     if known is None or known[0].size != 1 or known[0].dtype != np.int64 or known[0].ndim > 1:
         return None

@@ -1,9 +1,8 @@
-"""Feed-forward networks that can stand side by side: where each begins and ends, and what lies in it.
+"""Feed-forward networks that can become a stack of networks: the ends and the operators of each.
 
-Needs: the axis graph. Gives: a `Network` for an axis of inner units: what lies between the products that make
-these and the one product that reads them, with the biases behind that, if all operators there work on each
-position by itself, so that one more axis can stand in front. Raises StaysError with the node that is in the
-way.
+Needs: the axis graph. Gives: a `Network` for an axis of inner units. It goes from the products that make the
+units to the one product that reads them, with the biases behind that. All its operators must work on each
+position alone, so that one more axis can be put in front. Raises StaysError with the node that prevents this.
 """
 
 from __future__ import annotations
@@ -18,23 +17,25 @@ from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
 
 ALONG = frozenset({"Split", "Slice", "Transpose", "Reshape"})
-"""Operators that name axes or list sizes, to which one more axis in front can be added."""
+"""Operators that name axes or list sizes. One more axis in front can be added to these."""
 
 PLAIN = ("add", "multiply", "divide", "remainder", "select", "pointwise", "layout")
-"""Treatments of operators that may work on each element by itself."""
+"""Treatments of operators that may work on each element alone."""
 
 PRODUCTS = frozenset({"MatMul", "Gemm"})
-"""Products with weights that can be those of many matrices."""
+"""Products that can take a stack of matrices as their weight."""
 
 ON_THE_WAY = frozenset({"Transpose", "Cast", "Identity"})
-"""What may stand between a stored tensor and the operator that reads it."""
+"""Operators that may stand between a stored tensor and the operator that reads it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A feed-forward network. given, gives: what it reads and makes, positions in front of channels. nodes:
-    its operators, in order. shapes: those that ask sizes of what these make. stacks: the uses of its stored
-    tensors. inner: of these, the one whose matrix reads the inner units.
+    """A feed-forward network.
+
+    given, gives: its input and its result, positions in front of channels. nodes: its operators, in order.
+    shapes: the operators that read sizes of its inner values. stacks: the uses of its stored tensors. inner:
+    of these, the one whose matrix reads the inner units.
     """
 
     given: Value
@@ -46,11 +47,11 @@ class Network:
 
 
 class StaysError(Exception):
-    """Why a network cannot stand beside others."""
+    """The cause why a network cannot become one of a stack."""
 
 
 class Networks(Flow):
-    """The networks of one model. experts: the spaces of experts that it has."""
+    """The networks of one model. experts: the model's spaces of experts."""
 
     def __init__(self, axes: Axes, experts: Collection[Space]) -> None:
         super().__init__(axes)
@@ -60,16 +61,16 @@ class Networks(Flow):
     def network(self, inner: Sequence[Space]) -> Network:
         """The network with these inner units. Raises StaysError."""
         makers, reader = self.ends(set(atoms_of(inner)))
-        given = {self.activation(one) for one in makers}
-        if len(given) != 1:
+        activations = {self.activation(one) for one in makers}
+        if len(activations) != 1:
             raise StaysError("the products that make its units read different values")
         nodes, shapes = self.between(makers, reader)
-        gives = self.behind(nodes)
-        read = given.pop()
-        if [*map(find, self.axes.of(read)[:-1])] != [*map(find, self.axes.of(gives)[:-1])]:
+        result = self.behind(nodes)
+        activation = activations.pop()
+        if [*map(find, self.axes.of(activation)[:-1])] != [*map(find, self.axes.of(result)[:-1])]:
             raise StaysError("it does not work on each position by itself")
         stacks = list(dict.fromkeys(use for node in nodes for use in self.stacked(node)))
-        return Network(read, gives, nodes, shapes, stacks, reader.node.required(1).unmoved)
+        return Network(activation, result, nodes, shapes, stacks, reader.node.required(1).unmoved)
 
     def ends(self, atoms: set[Space]) -> tuple[list[Instance], Instance]:
         """The products that make the units, and the one that reads them."""
@@ -78,15 +79,15 @@ class Networks(Flow):
             return not atoms.isdisjoint(atoms_of(self.axes.of(value)))
 
         makers, readers = list[Instance](), list[Instance]()
-        for one in self.maps:
-            weight = one.node.required(self.weight_of(one) or 0)
+        for product in self.maps:
+            weight = product.node.required(self.weight_of(product) or 0)
             if not bears(weight):
                 continue
-            if one.node in self.alone or not self.routed.isdisjoint(atoms_of(self.axes.of(weight))):
+            if product.node in self.alone or not self.routed.isdisjoint(atoms_of(self.axes.of(weight))):
                 raise StaysError("it is that of experts already")
-            if bears(self.activation(one)) and bears(one.node.outputs[0]):
-                raise StaysError(f"{_named(one.node)} makes its units of its units")
-            (readers if bears(self.activation(one)) else makers).append(one)
+            if bears(self.activation(product)) and bears(product.node.outputs[0]):
+                raise StaysError(f"{_named(product.node)} makes its units of its units")
+            (readers if bears(self.activation(product)) else makers).append(product)
         if not makers or len(readers) != 1:
             raise StaysError(
                 f"{len(makers)} products with weights make its units, and {len(readers)} read them"
@@ -94,11 +95,11 @@ class Networks(Flow):
         return makers, readers[0]
 
     def activation(self, product: Instance) -> Value:
-        """What a product multiplies its weight by."""
+        """The activation that a product multiplies its weight by."""
         return product.node.required(1 - (self.weight_of(product) or 0))
 
     def between(self, makers: Sequence[Instance], reader: Instance) -> tuple[list[Node], list[Node]]:
-        """The operators from the makers to the reader; and those that ask what lies between for sizes."""
+        """The operators from the makers to the reader, and those that read sizes of the values between."""
         inner, nodes, shapes = set[Value](), list[Node](), list[Node]()
         first = {one.node for one in makers}
         for node in self.axes.graph.nodes:
@@ -115,7 +116,7 @@ class Networks(Flow):
         return nodes, shapes
 
     def require(self, node: Node, ends: set[Node]) -> None:
-        """Raise StaysError unless an operator can work on many networks side by side."""
+        """Raise StaysError unless an operator can work on a stack of networks."""
         instance = self.by_node.get(node)
         plain = node.op in PRODUCTS if node in ends else instance is not None and self.is_plain(instance)
         if node.op == "Gemm" and (node.real("alpha", 1.0), node.real("beta", 1.0)) != (1.0, 1.0):
@@ -128,40 +129,40 @@ class Networks(Flow):
             raise StaysError(f"{_named(node)} does not work on many networks side by side")
 
     def is_plain(self, instance: Instance) -> bool:
-        """Whether an operator works on each element by itself, or takes one more axis in front."""
+        """Whether an operator works on each element alone, or takes one more axis in front."""
         node, line = instance.node, instance.line
         if not line.treatment.startswith(PLAIN) or node.has(SIZES):
             return False
-        whole = all(terms == line.outputs[0] for terms in line.inputs[:1]) and len(node.outputs) == 1
+        keeps_axes = all(terms == line.outputs[0] for terms in line.inputs[:1]) and len(node.outputs) == 1
         return node.op in ALONG or (
-            whole and "_" not in (line.outputs[0] or ("_",)) and not _chooses(line.outputs)
+            keeps_axes and "_" not in (line.outputs[0] or ("_",)) and not _chooses(line.outputs)
         )
 
     def behind(self, nodes: list[Node]) -> Value:
-        """What the network makes, with the biases that are added to it alone, which become nodes of it."""
-        gives = nodes[-1].outputs[0]
-        while len(gives.users) == 1 and gives not in self.outputs:
-            node, operand = gives.users[0]
+        """The result of the network, biases included. Appends the nodes that add biases to `nodes`."""
+        result = nodes[-1].outputs[0]
+        while len(result.users) == 1 and result not in self.outputs:
+            node, operand = result.users[0]
             other = node.input(1 - operand) if node.treatment == "add" and len(node.inputs) == 2 else None
             bias = None if other is None else other.unmoved.weight
             if bias is None or bias.elements == 1 or other is None or other.rank > 1:
                 break
             nodes.append(node)
-            gives = node.outputs[0]
-        return gives
+            result = node.outputs[0]
+        return result
 
     def stacked(self, node: Node) -> Iterator[Value]:
-        """The uses of stored tensors that every expert has its own of."""
+        """Yield the uses of stored tensors of which every expert will have its own."""
         for operand in node.inputs:
             use = None if operand is None else operand.unmoved
             weight = None if use is None else use.weight
             if use is None or weight is None or not weight.floating or weight.elements == 1:
                 continue
-            way = operand
-            while way is not None and way is not use:
-                if way.producer is None or way.producer.op not in ON_THE_WAY:
+            current = operand
+            while current is not None and current is not use:
+                if current.producer is None or current.producer.op not in ON_THE_WAY:
                     raise StaysError(f"`{weight.name}` is moved on its way to {_named(node)}")
-                way = way.producer.inputs[0]
+                current = current.producer.inputs[0]
             if weight in self.axes.used_often:
                 raise StaysError(f"`{weight.name}` is used in several places")
             if weight.stored is not None or weight.computed or weight.shift or weight.order is not None:
@@ -170,7 +171,7 @@ class Networks(Flow):
 
 
 def _chooses(outputs: Sequence[Sequence[object] | None]) -> bool:
-    """Whether a result has an axis that is read as a whole."""
+    """Whether an axis of a result is read as a whole."""
     return any(isinstance(t, str) and t.endswith(("~", "!")) for terms in outputs for t in terms or ())
 
 

@@ -1,11 +1,11 @@
-"""Norms that stand in pieces become one `Norm`, recognised by what they compute.
+"""Norms in pieces become one `Norm`, recognised by their formula.
 
-Needs: the graph with sizes. Gives: a `Norm` for every place where v/root(statistic(v²)) closes, whatever
-chain of operators it is spelt with: v is x or x − mean(x), the statistic a mean or a sum over one or more
-axes, and eps is added to it, or bounds it, in front of the root or behind it. v/statistic(|v|) is one too.
+Needs: the graph with sizes. Gives: a `Norm` for every v/root(statistic(v²)), with any chain of operators: v
+is x or x − mean(x), and the statistic is a mean or a sum over one or more axes. eps is added to it, or bounds
+it, in front of the root or behind it. v/statistic(|v|) is a norm too.
 
-A single forward pass gives each value tags: what it is of which x (a mean over places may be normed itself,
-so it is an x as well). STEPS says what each operator makes of such values: another spelling is another row.
+One forward pass gives each value tags: which form of which x it is. A mean over places may be normed itself,
+so it is an x as well. STEPS says what each operator makes of such values: another spelling is another row.
 Operators that hand elements on, dropped axes that come back, and factors of the statistic are transparent.
 A gain and a bias behind a norm are no part of it: they are ordinary products and sums. A gain in front of the
 quotient is kept with it. A look-alike (the variance without its mean, a mean over other axes, another x) gets
@@ -69,16 +69,19 @@ TABLE = """
     Div                x, root                       norm
     Mul                x & inverse                   norm
 """
-"""What operators make of values with tags, one step a row. Operands beside `&` may stand in either order.
+"""The results of operators on tagged values, one step a row. Operands beside `&` may stand in either order.
 
 `plain`: an x that is not centred. `scalable`: a form that stays the same times a number. `number`: one known
-number, `eps`: one that is not negative, and stored. `norm`: the quotient that closes a norm.
+number. `eps`: a known number that is not negative, and stored. `norm`: the quotient that closes a norm.
 """
 
 
 @dataclass(frozen=True)
 class Tag:
-    """What a value is: `form` of `base` along `axes`; `centred` says that the mean was taken off before."""
+    """One reading of a value: it is `form` of `base` along `axes`.
+
+    `centred`: the mean is subtracted before.
+    """
 
     form: str  # x, mean, square_of_mean, square, magnitude, statistic, over_statistic, root, inverse
     base: Value
@@ -100,12 +103,12 @@ class Tag:
 
 
 SCALABLE = frozenset({"statistic", "over_statistic", "root", "inverse"})
-"""Forms that a number may be multiplied with: whatever it is, it stays what it is."""
+"""Forms that stay the same form when they are multiplied with any number."""
 
 REDUCED = SCALABLE | {"mean", "square_of_mean"}
 
 Way = Sequence[tuple[Value, Tag]]
-"""The operands of a node, each as one of the things that it is."""
+"""The operands of a node, each with one of its tags."""
 
 
 @dataclass(frozen=True)
@@ -116,22 +119,22 @@ class Step:
     form: str
     words: frozenset[str]
     either_order: bool = False
-    """Whether its two operands may change places."""
+    """Whether the two operands may change places."""
 
     @property
     def reduces(self) -> bool:
-        """Whether it makes one number of many."""
+        """Whether the step makes one number of many."""
         return self.form in REDUCED and REDUCED.isdisjoint(self.operands)
 
 
 def _steps(text: str) -> dict[str, list[Step]]:
     """The rows of a table, by operator."""
-    found: dict[str, list[Step]] = {}
+    steps_of_operator: dict[str, list[Step]] = {}
     for op, operands, form, *words in columns(text):
         laws = frozenset(word for group in words for word in group.split())
         terms = tuple(re.split(r"\s*[,&]\s*", operands))
-        found.setdefault(op, []).append(Step(terms, form, laws, "&" in operands))
-    return found
+        steps_of_operator.setdefault(op, []).append(Step(terms, form, laws, "&" in operands))
+    return steps_of_operator
 
 
 STEPS = _steps(TABLE)
@@ -141,38 +144,39 @@ def find_norms(graph: Graph) -> list[Norm]:
     """Every norm in pieces, in canonical order."""
     static = static_values(graph)
     tags: dict[Value, list[Tag]] = {}
-    weighed: dict[Value, Tag] = {}
-    found: list[Norm] = []
+    with_gain: dict[Value, Tag] = {}
+    norms_in_order: list[Norm] = []
     for node in graph.nodes:
         if node.op not in STEPS and node.treatment != "rms_norm" and not node.has(SAME, VIEW, REPEAT):
             continue
         values = [v for v in node.inputs if v is not None]
         ways = [list(zip(values, way, strict=True)) for way in product(*(_tags_of(v, tags) for v in values))]
-        made = [_made(node, way) for way in ways]
-        if not any(made) and any(v in weighed for v in values):
-            closed = _made(node, [(v, weighed.get(v, tag)) for v, tag in ways[0]])
-            made = [closed] if isinstance(closed, Norm) else []
-        norms = [m for m in made if isinstance(m, Norm)]
-        forms = [m for m in made if isinstance(m, Tag) and _fits(m, node.outputs[0])]
-        if norms:
-            found.append(norms[0])
+        results = [_made(node, way) for way in ways]
+        if not any(results) and any(v in with_gain for v in values):
+            closed = _made(node, [(v, with_gain.get(v, tag)) for v, tag in ways[0]])
+            results = [closed] if isinstance(closed, Norm) else []
+        closed_norms = [m for m in results if isinstance(m, Norm)]
+        forms = [m for m in results if isinstance(m, Tag) and _fits(m, node.outputs[0])]
+        if closed_norms:
+            norms_in_order.append(closed_norms[0])
         elif forms:
             tags[node.outputs[0]] = [replace(m, nodes=m.nodes | {node}) for m in dict.fromkeys(forms)]
         elif node.treatment == "multiply" and (gained := _weighed(node, ways[0], static)) is not None:
-            weighed[node.outputs[0]] = replace(gained, nodes=gained.nodes | {node})
-    return _with_interiors(found)
+            with_gain[node.outputs[0]] = replace(gained, nodes=gained.nodes | {node})
+    return _with_interiors(norms_in_order)
 
 
 def _tags_of(value: Value, tags: Mapping[Value, Sequence[Tag]]) -> list[Tag]:
-    """What a value is of others, and of itself."""
-    found = tags.get(value, ())
-    alone = [] if any(tag.form == "x" for tag in found) else [Tag("x", value)]
-    return [*found, *alone]
+    """The tags of a value, and the tag of a plain x unless it has one of that form."""
+    tags_of_value = tags.get(value, ())
+    as_itself = [] if any(tag.form == "x" for tag in tags_of_value) else [Tag("x", value)]
+    return [*tags_of_value, *as_itself]
 
 
 def _fits(tag: Tag, value: Value) -> bool:
-    """Whether a value has the shape of its tag: that of x, with one element along the reduced axes or as many
-    as x; or with these axes dropped.
+    """Whether a value has a shape that fits its tag.
+
+    That is the shape of x, where reduced axes may have one element or be dropped.
     """
     sizes, base = value.sizes, tag.base.sizes
     if sizes is None or base is None:
@@ -189,13 +193,15 @@ def _dropped(tag: Tag, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
 
 
 def _with_interiors(norms: list[Norm]) -> list[Norm]:
-    """Of each norm the nodes whose results nobody outside of norms uses: its formula speaks for them."""
+    """The norms, each with the nodes whose results only norms use: its formula stands for these."""
     closing = {n.close for n in norms}
     inside = {node for n in norms for node in n.interior}
-    apart = {v for n in norms for v in (n.source, n.gain)}
+    sources_and_gains = {v for n in norms for v in (n.source, n.gain)}
     while True:
         leaving = {
-            n for n in inside if any(o in apart or not readers(o) <= inside | closing for o in n.outputs)
+            n
+            for n in inside
+            if any(o in sources_and_gains or not readers(o) <= inside | closing for o in n.outputs)
         }
         if not leaving:
             return [replace(n, interior=n.interior & inside | {n.close}) for n in norms]
@@ -206,7 +212,7 @@ def _with_interiors(norms: list[Norm]) -> list[Norm]:
 
 
 def _made(node: Node, way: Way) -> Tag | Norm | None:
-    """What a node makes of its operands, if these are what a way says."""
+    """The tag of a node's result, or the norm that it closes, if its operands have the tags of `way`."""
     if node.has(SAME, VIEW, REPEAT):
         value, tag = way[0]
         return tag if value.floating and node.outputs[0].floating else None
@@ -214,14 +220,14 @@ def _made(node: Node, way: Way) -> Tag | Norm | None:
         return _closed_by_operator(node, way)
     for step in STEPS[node.op]:
         for operands in (way, way[::-1]) if step.either_order else (way,):
-            made = _stepped(step, node, operands[:1] if step.reduces else operands)
-            if made is not None:
-                return made
+            result = _stepped(step, node, operands[:1] if step.reduces else operands)
+            if result is not None:
+                return result
     return None
 
 
 def _stepped(step: Step, node: Node, way: Way) -> Tag | Norm | None:
-    """What one row says of a node; None where it is about others."""
+    """The result of a node by one row of the table; None where the row does not fit."""
     complete = len(way) == len(step.operands) and None not in node.inputs[: len(way)]
     if not complete or not all(map(_is, step.operands, way)):
         return None
@@ -250,12 +256,12 @@ def _stepped(step: Step, node: Node, way: Way) -> Tag | Norm | None:
 
 
 def _is_form(term: str) -> bool:
-    """Whether a term of the table is no number."""
+    """Whether a term of the table names a form, and not a number."""
     return term[-1].isalpha() and term not in ("number", "eps")
 
 
 def _is(term: str, operand: tuple[Value, Tag]) -> bool:
-    """Whether an operand is what a term of the table says."""
+    """Whether an operand fits a term of the table."""
     value, tag = operand
     if _is_form(term):
         return tag.plain if term == "plain" else tag.form in (SCALABLE if term == "scalable" else (term,))
@@ -266,25 +272,25 @@ def _is(term: str, operand: tuple[Value, Tag]) -> bool:
 
 
 def _of_one_value(operands: Way) -> bool:
-    """Whether operands are made of one value in one way; an x that is whole goes with its mean."""
+    """Whether two operands are made of one value in one way. x itself goes with its mean."""
     (a, x), (b, y) = operands[0], operands[-1]
     alike = replace(x, form=y.form, axes=x.axes or y.axes, nodes=y.nodes)
     return x.base is y.base and a.rank == b.rank and alike == y
 
 
 def _axes(node: Node) -> tuple[int, ...] | None:
-    """The axes of a reduction, counted from the end."""
+    """The axes of a reduction, counted from the end; None where they are not known."""
     source, second = node.inputs[0], node.input(1)
     if source is None or source.sizes is None or (second is not None and second.known is None):
         return None
-    given = node.named_axes
-    if not given:
+    named_axes = node.named_axes
+    if not named_axes:
         return None if node.attributes.get("noop_with_empty_axes") else tuple(range(-source.rank, 0))
-    return tuple(sorted(a % source.rank - source.rank for a in given))
+    return tuple(sorted(a % source.rank - source.rank for a in named_axes))
 
 
 def _weighed(node: Node, way: Way, static: set[Value]) -> Tag | None:
-    """A gain that meets x, or the inverse of the root, before these meet."""
+    """The tag of a product with a gain: x, or the inverse of the root, before these two meet; else None."""
     for (value, tag), (gain, _) in (way, way[::-1]):
         aligned = value.rank == tag.base.rank >= gain.rank
         if gain in static and aligned and tag.form in ("x", "inverse") and value not in static:
@@ -293,7 +299,7 @@ def _weighed(node: Node, way: Way, static: set[Value]) -> Tag | None:
 
 
 def _closed(node: Node, x: Tag, scale: Tag) -> Norm | None:
-    """A quotient of x and the root of its own statistic."""
+    """The norm of a quotient of x and the root of its own statistic; None where it is no norm."""
     if x.base is not scale.base or x.centred != scale.centred or (x.centred and x.axes != scale.axes):
         return None
     aligned = all(v is not None and v.rank == x.base.rank for v in node.inputs)
@@ -306,7 +312,7 @@ def _closed(node: Node, x: Tag, scale: Tag) -> Norm | None:
 
 
 def _closed_by_operator(node: Node, way: Way) -> Norm | None:
-    """An operator that divides by the root of the mean square: of a centred value it is a LayerNorm."""
+    """The LayerNorm of an RMS norm operator that reads a centred value; None for any other operand."""
     (value, tag), (gain, _) = way
     if not value.rank:  # the shape is not known
         return None

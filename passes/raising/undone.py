@@ -1,8 +1,8 @@
-"""What a later node takes back: axes that are turned and turned back, what is padded and cut off again, what
-is cut apart and joined.
+"""Operations that a later node undoes: transposing and transposing back, padding and cutting off, cutting and
+joining.
 
-Needs: nodes with sizes, and the numbers beside them. Gives: whether a way through nodes leaves every element
-where it was.
+Needs: nodes with sizes, and their constant operands. Gives: whether a path through nodes leaves every element
+at its place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from growc.ir.traits import TURN, VIEW
 
 
 def taken_back(node: Node) -> bool:
-    """Whether a node pads or cuts and one behind it takes that back, or is the one behind."""
+    """Whether a node pads or cuts and a later node undoes that, or is this later node."""
     if node.op == "Concat":
         return _whole(node) is not None
     behind = [user for v in node.outputs for user, _ in v.users]
@@ -30,7 +30,7 @@ def taken_back(node: Node) -> bool:
 
 
 def not_undone(way: Sequence[Node]) -> Node | None:
-    """The first transposition on a way that a later one does not undo before the shape changes."""
+    """The first transposition on a path that no later one undoes before the shape changes."""
     open_ones: list[Node] = []
     for node in way:
         if node.op == "Transpose":
@@ -54,16 +54,16 @@ def _order(node: Node) -> list[int]:
 
 
 def _cut_off(pad: Node, cut: Node) -> bool:
-    given, padded, made = pad.inputs[0], pad.outputs[0], cut.outputs[0]
-    if cut.op != "Slice" or cut.inputs[0] is not padded or given is None or not given.sizes:
+    before, padded, after = pad.inputs[0], pad.outputs[0], cut.outputs[0]
+    if cut.op != "Slice" or cut.inputs[0] is not padded or before is None or not before.sizes:
         return False
-    if given.sizes != made.sizes or padded.sizes is None:
+    if before.sizes != after.sizes or padded.sizes is None:
         return False
-    return all(_starts_behind(pad, cut, sample) for sample in range(len(given.sizes[0])))
+    return all(_starts_behind(pad, cut, sample) for sample in range(len(before.sizes[0])))
 
 
 def _starts_behind(pad: Node, cut: Node, sample: int) -> bool:
-    """Whether a cut starts, on every axis, where what was padded in front ends."""
+    """Whether a cut starts, on every axis, where the padding in front ends."""
     sizes = np.array([size[sample] for size in pad.outputs[0].sizes or ()])
     pads, first = _numbers(pad, 1, "pads", sample), _first(cut, sizes, sample)
     padded = None if pads is None else _numbers(pad, 3, "axes", sample, range(len(pads) // 2))
@@ -75,7 +75,7 @@ def _starts_behind(pad: Node, cut: Node, sample: int) -> bool:
 
 
 def _first(cut: Node, sizes: Ints, sample: int) -> Ints | None:
-    """Where a cut starts on every axis; None where that is not known, or it takes no steps of one."""
+    """The start of a cut on every axis; None where that is not known, or the step is not one."""
     starts = _numbers(cut, 1, "starts", sample)
     count = 0 if starts is None else len(starts)
     axes, steps = (
@@ -83,26 +83,26 @@ def _first(cut: Node, sizes: Ints, sample: int) -> Ints | None:
     )
     if starts is None or axes is None or steps is None or (steps != 1).any():
         return None
-    found = np.zeros_like(sizes)
-    found[axes] = np.where(starts < 0, starts + sizes[axes], starts)
-    return found
+    starts_by_axis = np.zeros_like(sizes)
+    starts_by_axis[axes] = np.where(starts < 0, starts + sizes[axes], starts)
+    return starts_by_axis
 
 
 def _numbers(
     node: Node, place: int, name: str, sample: int, default: Sequence[int] | None = None
 ) -> Ints | None:
-    """An operand of whole numbers, or the attribute that older versions have; None where it is not known."""
+    """An operand of integers, or the attribute of older operator versions; None where it is not known."""
     value = node.input(place)
-    found = node.attributes.get(name, default)
+    numbers = node.attributes.get(name, default)
     if value is not None and value.weight is not None:
-        found = value.weight.read()
+        numbers = value.weight.read()
     elif value is not None:
-        found = None if value.known is None else value.known[sample % len(value.known)]
-    return None if found is None else np.asarray(found, dtype=np.int64).reshape(-1)
+        numbers = None if value.known is None else value.known[sample % len(value.known)]
+    return None if numbers is None else np.asarray(numbers, dtype=np.int64).reshape(-1)
 
 
 def _whole(join: Node) -> Value | None:
-    """The value of which all parts are joined, in their order, on the axis on which they were cut."""
+    """The value whose parts a node joins, all of them, in order, and on the axis of the cut; else None."""
     makers = [v.producer for v in join.operands if v.producer is not None]
     whole = makers[0].inputs[0] if makers else None
     if whole is None or not whole.sizes or whole.sizes != join.outputs[0].sizes:
@@ -118,12 +118,12 @@ def _whole(join: Node) -> Value | None:
 
 
 def _in_a_row(cuts: Sequence[Node], axis: int, sample: int) -> bool:
-    """Whether each cut takes of one axis what follows on that of the one before, and all of the others."""
+    """Whether cuts follow each other on one axis without a gap, and each takes the other axes whole."""
     start = 0
     for cut in cuts:
         sizes = np.array([size[sample] for size in cut.required(0).sizes or ()])
-        first, made = _first(cut, sizes, sample), [size[sample] for size in cut.outputs[0].sizes or ()]
-        if first is None or first[axis] != start or first.sum() != start or len(made) != len(sizes):
+        first, taken_sizes = _first(cut, sizes, sample), [size[sample] for size in cut.outputs[0].sizes or ()]
+        if first is None or first[axis] != start or first.sum() != start or len(taken_sizes) != len(sizes):
             return False
-        start += made[axis]
+        start += taken_sizes[axis]
     return True

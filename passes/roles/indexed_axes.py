@@ -40,16 +40,16 @@ def vocabularies(flow: Flow) -> list[Space]:
             tables[tuple(beside)].append(find(spaces[axis]))
     largest = {units: max(s.size for s in rows) for units, rows in tables.items()}
     above = {units: _made_of(flow, units, largest) for units in tables}
-    found = [
+    vocab_spaces = [
         s
         for units, rows in tables.items()
         for s in rows
         if s.size == max([largest[units], *(largest[other] for other in above[units])])
     ]
-    sizes = {s.size for s in found}
+    sizes = {s.size for s in vocab_spaces}
     for value in flow.axes.graph.outputs:
-        found += [find(s) for s in flow.axes.of(value)[-1:] if find(s).size in sizes]
-    return list(dict.fromkeys(found))
+        vocab_spaces += [find(s) for s in flow.axes.of(value)[-1:] if find(s).size in sizes]
+    return list(dict.fromkeys(vocab_spaces))
 
 
 def _made_of(
@@ -68,18 +68,18 @@ def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
     `taken`: atoms with another name.
     """
     read_spaces = {s for m in flow.maps for s in flow.read(m) if not any(x in taken for x in leaves(s))}
-    found: list[Space] = []
+    position_spaces: list[Space] = []
     for index, table, axis in _lookups(flow):
         spaces = flow.axes.of(table)
         computed = not _given(index) and not _all_equal(index)
         if computed and any(find(s) in read_spaces for s in spaces):
-            found.append(find(spaces[axis]))
+            position_spaces.append(find(spaces[axis]))
     for instance in flow.axes.instances:
         value = instance.node.input(0)
         cut = value in flow.static and any(one.end for one in instance.node.addresses)
         if cut and value is not None and any(find(s) in read_spaces for s in flow.axes.of(value)):
-            found += _of_first(flow, instance, lambda term: term == "#")
-    return [s for s in dict.fromkeys(found) if s.kind == "atom" and not s.unit and s not in taken]
+            position_spaces += _of_first(flow, instance, lambda term: term == "#")
+    return [s for s in dict.fromkeys(position_spaces) if s.kind == "atom" and not s.unit and s not in taken]
 
 
 def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
