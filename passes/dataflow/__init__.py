@@ -1,1 +1,1 @@
-"""Follows values through a graph: what reaches what, which element stands where, between which bounds."""
+"""Dataflow through a graph: reachability, the places of elements, and the ranges of numbers."""

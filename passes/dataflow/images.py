@@ -1,7 +1,7 @@
-"""What a node makes of the ranges of units: by the rule of its operator, or as its other laws say.
+"""The range of each unit of a node's result: by the rule of its operator, or by its other laws.
 
-Needs: a node, and the ranges of its operands. Gives: the range of its result. An operator that has no rule,
-takes no extremes and moves no elements, gives any finite number for finite ones.
+Needs: a node, and the ranges of its operands. Gives: the range of its result. An operator without a rule that
+neither clamps nor moves elements gives any finite number for finite operands.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from growc.ir.traits import MOVES, POLE
 from growc.passes.axes.norms import scalar, without_eps
 
 MEANS = ("mean", "extreme")
-"""Treatments that give elements that they are given, or means of these."""
+"""Treatments whose results are elements of their operands, or means of these."""
 
 
 def image(node: Node, given: Operands, domain: Bools) -> Range:
-    """What an elementwise operator, or one that moves elements, gives.
+    """The range of the result of an operator that is elementwise or moves elements.
 
-    domain: rows that are in the domain of the operator since the source's units are: means of its interval.
+    domain: units that are in the domain of the operator because the source's units are, such as means.
     """
     wild, ends = (np.logical_or.reduce([getattr(x, of) for x in given.values()]) for of in ("wild", "ends"))
     out = node.outputs[0]
     if out.dtype == "bool":
         return Range.anything(len(wild)).within(0.0, 1.0)
     if node.laws.image is not None:
-        made = node.laws.image(node, given, domain)
+        result = node.laws.image(node, given, domain)
     elif node.laws.clamp is not None:
-        made = _clamped(node, node.laws.clamp(node), given)
-    elif gives_on(node) and (moved := [given[i] for i in node.taken if i in given]):
-        made = reduce(Range.union, moved)
+        result = _clamped(node, node.laws.clamp(node), given)
+    elif gives_on(node) and (operands := [given[i] for i in node.taken if i in given]):
+        result = reduce(Range.union, operands)
         if not out.floating:
-            made = made.within(np.trunc(made.low), np.trunc(made.high))
+            result = result.within(np.trunc(result.low), np.trunc(result.high))
     else:
-        made = Range.anything(len(wild))
+        result = Range.anything(len(wild))
     if out.dtype == "float16":
-        made = made.underflowing()
-    return replace(made, wild=(made.wild & ~domain) | wild, ends=made.ends | ends)
+        result = result.underflowing()
+    return replace(result, wild=(result.wild & ~domain) | wild, ends=result.ends | ends)
 
 
 def _clamped(node: Node, clamp: Clamp, given: Operands) -> Range:
-    """The nearest number between bounds, which are numbers or other operands."""
+    """The range of operand 0 clamped between bounds, which are numbers or other operands."""
     ranges = {node.inputs[i]: x for i, x in given.items()}
 
     def ends(one: Value | float) -> tuple[Floats | float, Floats | float]:
-        if not isinstance(one, float) and (found := ranges.get(one)) is not None:
-            return found.low, found.high
+        if not isinstance(one, float) and (interval := ranges.get(one)) is not None:
+            return interval.low, interval.high
         number = one if isinstance(one, float) else scalar(one)
         return (-np.inf, np.inf) if number is None else (number, number)
 
@@ -61,10 +61,10 @@ def _clamped(node: Node, clamp: Clamp, given: Operands) -> Range:
 
 
 def gives_on(node: Node) -> bool:
-    """Whether a node gives elements that it is given, or means of these."""
+    """Whether the results of a node are elements of its operands, or means of these."""
     return node.has(*MOVES) or node.treatment in MEANS
 
 
 def has_pole(node: Node) -> bool:
-    """Whether a node may be infinite on finite numbers: by what it computes, or for want of an eps."""
+    """Whether a node may be infinite on finite numbers: it has a pole, or is a norm without eps."""
     return node.has(POLE) or without_eps(node)

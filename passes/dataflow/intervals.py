@@ -1,4 +1,4 @@
-"""Intervals that hold the numbers of a tensor, and what conditions add to them.
+"""Intervals that contain the numbers of a tensor, and bounds that follow from conditions.
 
 Needs: a node, the intervals of its operands. Gives: `Range`, `At` (a node as the rules of
 growc.passes.dataflow.ranges see it) and `says`.
@@ -26,9 +26,9 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class Range:
-    """All numbers of a tensor lie in [low, high]; `wild`: or are none (0/0, the logarithm of -1), or are what
-    a cast to integers makes of such.
+    """An interval [low, high] that contains all numbers of a tensor.
 
+    wild: elements may also be NaN (0/0, the logarithm of -1), or what a cast makes of NaN as an integer.
     rests: the inputs whose integers must not be negative for `low` to hold.
     """
 
@@ -38,7 +38,7 @@ class Range:
     wild: bool = False
 
     def meet(self, other: Range) -> Range:
-        """The numbers that lie in another range as well."""
+        """The intersection with another range."""
         rests = self.rests if self.low >= other.low else other.rests
         low, high = max(self.low, other.low), min(self.high, other.high)
         return Range(low, max(low, high), rests, self.wild)
@@ -46,24 +46,24 @@ class Range:
 
 ANY = Range()
 Seen = frozenset[tuple[Value, Range]]
-"""What conditions say of values, where they hold."""
+"""Ranges of values that follow from conditions, where these hold."""
 NOTHING: Seen = frozenset()
 
 
 def union(*ranges: Range) -> Range:
-    """What holds the numbers of all."""
+    """The smallest range that contains all ranges."""
     rests = frozenset[Value]().union(*(r.rests for r in ranges))
     low, high = min(r.low for r in ranges), max(r.high for r in ranges)
     return Range(low, high, rests, any(r.wild for r in ranges))
 
 
 def of_type(dtype: str) -> Range:
-    """All numbers of an element type."""
+    """The range of an element type."""
     return Range(*LIMITS[dtype]) if dtype in LIMITS else ANY
 
 
 def of_array(numbers: Array) -> Range:
-    """The range of numbers."""
+    """The range of an array; ANY where it is empty, not numeric, or has a NaN."""
     if not numbers.size or numbers.dtype.kind not in "bifu":
         return ANY
     wild = numbers.dtype.kind == "f" and bool(np.isnan(numbers).any())
@@ -71,7 +71,7 @@ def of_array(numbers: Array) -> Range:
 
 
 class UnknownRangeError(Exception):
-    """A rule asks for a range that must be found first."""
+    """A rule needs a range that is not computed yet. key: what must be computed first."""
 
     def __init__(self, key: tuple[Value, Seen]) -> None:
         super().__init__(key[0].name)
@@ -80,7 +80,10 @@ class UnknownRangeError(Exception):
 
 @dataclass(frozen=True)
 class At:
-    """One result of a node, as its rule sees it; `seen`: what conditions say where it is used."""
+    """One result of a node, as its rule sees it.
+
+    found: the ranges so far. seen: the ranges that conditions give where the result is used.
+    """
 
     found: Mapping[tuple[Value, Seen], Range]
     node: Node
@@ -88,43 +91,43 @@ class At:
     seen: Seen = NOTHING
 
     def __call__(self, i: int, *told: tuple[Value, Range], elementwise: bool = True) -> Range:
-        """The range of operand i, which is any where it is absent.
+        """The range of operand i; ANY where it is absent. Raises UnknownRangeError where it is not known yet.
 
-        `told`: what holds where the operand is used. Conditions say something of an operand that is used
-        element by element, and nothing of one whose elements go elsewhere.
+        `told`: further ranges that hold where the operand is used. Conditions apply to operands that are used
+        element by element, and not to operands whose elements move.
         """
         value = self.node.input(i)
         seen = self.seen.union(told) if elementwise else NOTHING
         return ANY if value is None else self.of(value, seen)
 
     def of(self, value: Value, seen: Seen = NOTHING) -> Range:
-        """The range of a value. Raises UnknownRangeError where it is not found yet."""
+        """The range of a value. Raises UnknownRangeError where it is not computed yet."""
         if (value, seen) not in self.found:
             raise UnknownRangeError((value, seen))
         return self.found[value, seen]
 
     def all(self, *, elementwise: bool = True) -> list[Range]:
         """The ranges of all operands."""
-        given = (i for i, v in enumerate(self.node.inputs) if v is not None)
-        return [self(i, elementwise=elementwise) for i in given]
+        operands = (i for i, v in enumerate(self.node.inputs) if v is not None)
+        return [self(i, elementwise=elementwise) for i in operands]
 
     @property
     def place(self) -> int:
-        """Which result it is."""
+        """The number of the result among those of its node."""
         return self.node.outputs.index(self.result)
 
     @property
     def whole(self) -> bool:
-        """Whether its numbers are integers."""
+        """Whether the numbers of the result are integers."""
         return self.result.dtype in LIMITS
 
 
 SIGNS = frozenset({-1, 0, 1})
-"""Of the difference of two numbers."""
+"""The possible signs of the difference of two numbers."""
 
 
 def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]:
-    """What values lie in where a condition is true, or false."""
+    """Yield the ranges of values where a condition is true, or where it is false."""
     node = condition.producer
     operands = [] if node is None else [v for v in node.inputs if v is not None]
     if node is None or not operands:
@@ -136,16 +139,16 @@ def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]
         yield from _compared(at, *operands, signs=node.laws.signs if truth else SIGNS - node.laws.signs)
     elif in_place(node) and operands[0].dtype == condition.dtype:
         yield from says(at, operands[0], truth)
-    elif node.has(SAME):  # a number is true where it is not zero
+    elif node.has(SAME):  # a cast to bool: a number is true where it is not zero
         yield from _differ(at, operands[0], Range(0, 0)) if truth else _told(operands[0], Range(0, 0))
 
 
 def _compared(at: At, first: Value, second: Value, *, signs: frozenset[int]) -> Iterator[tuple[Value, Range]]:
-    """What values lie in where their difference has one of these signs."""
+    """Yield the ranges of two values where their difference has one of these signs."""
     if signs in ({0}, SIGNS - {0}):
         for one, other in ((first, second), (second, first)):
-            told = at.of(other)
-            yield from _told(one, told) if 0 in signs else _differ(at, one, told)
+            other_range = at.of(other)
+            yield from _told(one, other_range) if 0 in signs else _differ(at, one, other_range)
         return
     small, large = (first, second) if -1 in signs else (second, first)
     step = 1 if 0 not in signs and small.dtype in LIMITS else 0
@@ -155,7 +158,7 @@ def _compared(at: At, first: Value, second: Value, *, signs: frozenset[int]) -> 
 
 
 def in_place(node: Node) -> bool:
-    """Whether each element of a result is that of operand 0 at its place, as broadcasting has it."""
+    """Whether each element of a result is the element of operand 0 at the same place, after broadcasting."""
     before, after = (node.inputs[0].sizes if node.inputs[0] else None), node.outputs[0].sizes
     if not node.has(REPEAT) or before is None or after is None:
         return node.has(SAME)
@@ -164,7 +167,7 @@ def in_place(node: Node) -> bool:
 
 
 def _differ(at: At, value: Value, other: Range) -> Iterator[tuple[Value, Range]]:
-    """An integer that is not another one, where that is the least or the largest that it can be."""
+    """Yield the range of an integer that is not `other`, if `other` is one of its bounds."""
     own = at.of(value)
     if other.low == other.high and value.dtype in LIMITS:
         if own.low == other.low:
@@ -174,7 +177,7 @@ def _differ(at: At, value: Value, other: Range) -> Iterator[tuple[Value, Range]]
 
 
 def _told(value: Value, told: Range) -> Iterator[tuple[Value, Range]]:
-    """A range of a value, and of the integers that it is made of as they are."""
+    """Yield a range of a value, and of the integers that it copies element by element."""
     yield value, told
     while (node := value.producer) is not None and node.inputs[0] is not None and in_place(node):
         value = node.inputs[0]

@@ -1,13 +1,12 @@
-"""Post-dominators: the single values and nodes that all data from a place must pass on its way to an output.
+"""Post-dominators: the values and nodes that all data from a place must pass on its way to an output.
 
 Needs: a graph, its data values, one output. Gives: `PostDominators`, the tree in which the parent of a vertex
-(a value or a node) is the next one that everything made from it passes. The parents of a value, one after
-the other, are the places where one tensor cuts the graph; what stands beside (masks, rotary tables, an
-encoder's output) hangs on other branches of the tree.
+(a value or a node) is its immediate post-dominator. The ancestors of a value are the places where one tensor
+cuts the graph. Side inputs (masks, rotary tables, an encoder's output) are on other branches of the tree.
 
 Source: Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm" (2001), which needs one pass on a
-graph without cycles; common ancestors by jump pointers (Myers, "An applicative random-access stack",
-1983).
+graph without cycles. Common ancestors are found by jump pointers (Myers, "An applicative random-access
+stack", 1983).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Edge = tuple[Value, Node]
 
 
 class PostDominators:
-    """The tree below one output; `beside`: who reads which value without counting as its user."""
+    """The tree below one output. `beside`: pairs (value, node) in which the node does not count as a user."""
 
     def __init__(
         self, graph: Graph, data: frozenset[Value], root: Value, beside: frozenset[Edge] = frozenset()
@@ -34,17 +33,17 @@ class PostDominators:
         self.nodes = self._grow(graph)
 
     def _grow(self, graph: Graph) -> list[Node]:
-        """Hang every vertex that reaches the root into the tree; the nodes among them, in order."""
-        found: list[Node] = []
+        """Add every vertex that reaches the root to the tree. Return the nodes among them, in order."""
+        nodes: list[Node] = []
         for node in reversed(graph.nodes):
             for value in node.outputs:
                 self._place(value)
             if self._hang(node, [v for v in node.outputs if v in self.parent]):
-                found.append(node)
+                nodes.append(node)
         for value in graph.values():
             if value not in self.parent:
                 self._place(value)
-        return found[::-1]
+        return nodes[::-1]
 
     def _place(self, value: Value) -> None:
         if value in self.data and value is not self.root:
@@ -53,19 +52,19 @@ class PostDominators:
 
     def _hang(self, vertex: Vertex, after: Iterable[Vertex]) -> bool:
         parent: Vertex | None = None
-        for one in after:
-            parent = one if parent is None else self.meet(parent, one)
+        for next_vertex in after:
+            parent = next_vertex if parent is None else self.meet(parent, next_vertex)
         if parent is None:
             return False
         jump, depth = self._jump, self._depth
-        twice = jump[jump[parent]]
-        even = depth[parent] - depth[jump[parent]] == depth[jump[parent]] - depth[twice]
+        two_jumps = jump[jump[parent]]
+        even = depth[parent] - depth[jump[parent]] == depth[jump[parent]] - depth[two_jumps]
         self.parent[vertex], depth[vertex] = parent, depth[parent] + 1
-        jump[vertex] = twice if even else parent
+        jump[vertex] = two_jumps if even else parent
         return True
 
     def meet(self, a: Vertex, b: Vertex) -> Vertex:
-        """The first vertex that is on the way of both."""
+        """The nearest common ancestor of two vertices."""
         parent, depth, jump = self.parent, self._depth, self._jump
         if depth[a] < depth[b]:
             a, b = b, a
@@ -79,7 +78,7 @@ class PostDominators:
         return a
 
     def way(self, vertex: Vertex) -> Iterator[Vertex]:
-        """A vertex, and what everything made from it passes, in order, up to the root."""
+        """Yield a vertex and its ancestors, in order, up to the root."""
         yield vertex
         while vertex is not self.root:
             vertex = self.parent[vertex]

@@ -1,11 +1,11 @@
-"""Between which bounds the numbers of a tensor lie.
+"""The ranges of the numbers of tensors.
 
 Needs: a simulated graph, and rules by operator (growc.dialects.onnx.operators.number_ranges). Gives:
-`Ranges`, the range of any value, found when it is asked for. An operator without a rule gives what its traits
-and laws say, else any number.
+`Ranges`, the range of any value, computed on demand. The range of an operator without a rule follows from its
+traits and laws; without these it is any number.
 
-Integers of model inputs are taken to be not negative, and a range says on which inputs its lower bound rests.
-Integers do not overflow, nor where they are cast.
+Integers of model inputs are assumed not to be negative, and a range names the inputs for which its lower
+bound assumes that. Integers are assumed not to overflow, also where they are cast.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from growc.passes.dataflow.intervals import (
 Rule = Callable[[At], Range]
 
 FEW = 1024
-"""Real weights of more elements are not read."""
+"""Number of elements. Real weights with more elements are not read."""
 
 
 @dataclass
 class Ranges:
-    """The ranges of one graph, as far as they were asked for."""
+    """The ranges of one graph that were asked for so far."""
 
     rules: Mapping[str, Rule]
     found: dict[tuple[Value, Seen], Range] = field(default_factory=dict)
     stored: dict[Weight, Range] = field(default_factory=dict)
 
     def of(self, value: Value) -> Range:
-        """The range of a value; without recursion, for graphs are deep."""
+        """The range of a value. Computed without recursion, since graphs are deep."""
         pending = [(value, NOTHING)]
         while pending:
             key = pending[-1]
@@ -62,20 +62,20 @@ class Ranges:
         return self.found[value, NOTHING]
 
     def _made(self, value: Value, seen: Seen) -> Range:
-        made = self._source(value)
-        if made is None:
+        interval = self._source(value)
+        if interval is None:
             node = value.producer
             assert node is not None
             at, clamp = At(self.found, node, value, seen), node.laws.clamp
-            made = self.rules.get(node.op, stated)(at)
-            made = made if clamp is None else _clamped(at, clamp(node))
-            made = made.meet(of_type(value.dtype))
+            interval = self.rules.get(node.op, stated)(at)
+            interval = interval if clamp is None else _clamped(at, clamp(node))
+            interval = interval.meet(of_type(value.dtype))
         for known, told in seen:
-            made = made.meet(told) if known is value else made
-        return made
+            interval = interval.meet(told) if known is value else interval
+        return interval
 
     def _source(self, value: Value) -> Range | None:
-        """The range of what no operator computes, and of sizes; None of all else."""
+        """The range of a value that no operator computes, or of a size; None for all others."""
         if value.weight is not None:
             return self._weight(value.weight)
         if value.known is not None and _is_size(value):
@@ -93,25 +93,25 @@ class Ranges:
 
 
 def _clamped(at: At, clamp: Clamp) -> Range:
-    """The largest of some, then the least of that and others."""
+    """The range of a clamp: the largest of some operands, then the least of that and other operands."""
 
     def of(one: Value | float) -> Range:
         return Range(one, one) if isinstance(one, float) else at.of(one, at.seen)
 
-    given = [*map(of, clamp.largest)]
-    low = max(r.low for r in given)
-    firm = any(r.low == low and not r.rests for r in given)
-    rests = frozenset[Value]() if firm else union(*given).rests
-    larger = Range(low, max(r.high for r in given), rests, any(r.wild for r in given))
+    lower_bounds = [*map(of, clamp.largest)]
+    low = max(r.low for r in lower_bounds)
+    is_certain = any(r.low == low and not r.rests for r in lower_bounds)
+    rests = frozenset[Value]() if is_certain else union(*lower_bounds).rests
+    larger = Range(low, max(r.high for r in lower_bounds), rests, any(r.wild for r in lower_bounds))
     both = [larger, *map(of, clamp.least)]
     return replace(union(*both), high=min(r.high for r in both))
 
 
 def stated(at: At) -> Range:
-    """What the traits and laws of an operator say of a result."""
+    """The range of a result by the traits and laws of its operator."""
     node, laws = at.node, at.node.laws
-    if node.made_of is not None and (given := node.sources(at.result)):
-        return union(*map(at.of, given))
+    if node.made_of is not None and (operands := node.sources(at.result)):
+        return union(*map(at.of, operands))
     if laws.constant is not None:
         return of_array(laws.constant(node))
     if laws.puts is not None:
@@ -125,19 +125,19 @@ def stated(at: At) -> Range:
 
 
 def _of_anything(at: At, image: Image) -> Range:
-    """Where an operator's results lie whatever its operands are, if these have results at all.
+    """The range of an operator's results on any operands in its domain.
 
-    The bounds are whole numbers, for element types round others.
+    The bounds are rounded outwards to whole numbers, since element types round others.
     """
     every = {i: unit_ranges.Range.anything(1) for i, v in enumerate(at.node.inputs) if v is not None}
-    found = image(at.node, every, np.zeros(1, dtype=bool))
+    interval = image(at.node, every, np.zeros(1, dtype=bool))
     wild = any(x.wild for x in at.all(elementwise=False))
-    low, high = np.floor(found.low).item(), np.ceil(found.high).item()
-    return ANY if found.wild.any() else Range(low, high, wild=wild)
+    low, high = np.floor(interval.low).item(), np.ceil(interval.high).item()
+    return ANY if interval.wild.any() else Range(low, high, wild=wild)
 
 
 def moved(at: At) -> Range:
-    """The range of operand 0, whose elements go elsewhere."""
+    """The range of operand 0, whose elements move."""
     return at(0, elementwise=False)
 
 
@@ -151,27 +151,29 @@ def total(at: At) -> Range:
 
 
 def wrapping(rule: Rule) -> Rule:
-    """The rule of a sum or product. Integers may be the least of their type, where a cast made them of no
-    number: arithmetic wraps around there, and its results may be any.
+    """The rule of a sum or product of integers that may be wild, made from the plain rule.
+
+    A cast may have turned NaN into the least number of the type. Arithmetic wraps around there, and its
+    results may be any.
     """
 
     def made(at: At) -> Range:
-        found, every = rule(at), of_type(at.result.dtype)
-        inside = every.low < found.low and found.high < every.high
-        return replace(every, wild=True) if at.whole and found.wild and not inside else found
+        interval, type_range = rule(at), of_type(at.result.dtype)
+        fits = type_range.low < interval.low and interval.high < type_range.high
+        return replace(type_range, wild=True) if at.whole and interval.wild and not fits else interval
 
     return made
 
 
 def _cast(at: At) -> Range:
-    x, kept = at(0), of_type(at.result.dtype)
+    x, type_range = at(0), of_type(at.result.dtype)
     if not at.whole:
         return x
-    given = at.node.inputs[0]
-    if kept.low < 0 and given is not None and given.dtype in LIMITS:
-        return x.meet(kept)
-    if x.wild or x.low < kept.low or x.high > kept.high:
-        return replace(kept, wild=True)
+    operand = at.node.inputs[0]
+    if type_range.low < 0 and operand is not None and operand.dtype in LIMITS:
+        return x.meet(type_range)
+    if x.wild or x.low < type_range.low or x.high > type_range.high:
+        return replace(type_range, wild=True)
     return Range(math.trunc(x.low), math.trunc(x.high), x.rests)
 
 
@@ -203,11 +205,11 @@ BY_TRAIT: Mapping[Trait, Rule] = {
     SUM: wrapping(total),
     RANK: lambda at: Range(0) if at.result is at.node.outputs[-1] else moved(at),
 }
-"""Ranges of the results of operators that have a trait."""
+"""The rules of operators by their trait."""
 
 
 def _is_size(value: Value) -> bool:
-    """Whether numbers are elements of a shape that are the same for all inputs."""
+    """Whether a value has elements of a shape, and they are the same for all inputs."""
     known = value.known or ()
     if any(not np.array_equal(k, known[0]) for k in known):
         return False

@@ -1,8 +1,8 @@
 """Three kinds of value: static, shape, and data.
 
-Static: no input of the model reaches it (weights, and what is made of them). Shape: inputs reach it only
-through their shapes (position numbers, causal masks, rotary tables, targets of Reshape). Data: the rest,
-where its values, not only its shape, reach an output; and what a model learns in place of an input.
+Static: no input of the model reaches it (weights, and values made of weights). Shape: inputs reach it only
+through their shapes (position numbers, causal masks, rotary tables, targets of Reshape). Data: the rest, if
+its elements, not only its shape, reach an output; and tensors that a model learns in place of an input.
 
 Needs: a simulated graph. Gives: the data values.
 """
@@ -18,7 +18,7 @@ from growc.passes.axes.infer import Axes
 
 
 def data_values(graph: Graph, learned: Iterable[Value] = ()) -> frozenset[Value]:
-    """The data values of a graph; `learned`: those that a model has learned in place of inputs."""
+    """The data values of a graph. `learned`: values that a model has learned in place of inputs."""
     reached = {*graph.inputs, *learned}
     for node in graph.nodes:
         if not node.has(SIZES) and any(v in reached for v in node.operands):
@@ -31,23 +31,23 @@ def data_values(graph: Graph, learned: Iterable[Value] = ()) -> frozenset[Value]
 
 
 def depths(graph: Graph, data: frozenset[Value]) -> dict[Value, int]:
-    """The length of the longest way of data to each value."""
-    found: dict[Value, int] = {}
+    """The length in nodes of the longest path of data to each value."""
+    depth_of_value: dict[Value, int] = {}
     for node in graph.nodes:
-        found.update((v, 0) for v in node.operands if v in data and v not in found)
-        depth = max((found[v] for v in node.operands if v in found), default=-1) + 1
-        found.update((v, depth) for v in node.outputs if v in data)
-    return found
+        depth_of_value.update((v, 0) for v in node.operands if v in data and v not in depth_of_value)
+        depth = max((depth_of_value[v] for v in node.operands if v in depth_of_value), default=-1) + 1
+        depth_of_value.update((v, depth) for v in node.outputs if v in data)
+    return depth_of_value
 
 
 def users(value: Value, data: frozenset[Value]) -> list[Node]:
-    """The nodes that use the elements of a value for something that is used."""
+    """The nodes that use the elements of a value and have a result in `data`."""
     nodes = dict.fromkeys(node for node, _ in value.users)
     return [n for n in nodes if not n.has(SIZES) and any(o in data for o in n.outputs)]
 
 
 def made_from(values: Iterable[Value]) -> set[Value]:
-    """These values, and all that their elements go into."""
+    """These values, and all values that their elements reach."""
 
     def behind(value: Value) -> Iterator[Value]:
         yield from (out for node in used_by([value]) if not node.has(SIZES) for out in node.outputs)
@@ -56,23 +56,24 @@ def made_from(values: Iterable[Value]) -> set[Value]:
 
 
 def learned_activations(axes: Axes) -> set[Value]:
-    """What a model learns in place of an input: stored, or made of a size alone, and worked on by matrices.
+    """The values that a model learns in place of an input, and multiplies with matrices.
 
-    Queries of a decoder, latents, embeddings of distances start streams as inputs do.
+    They are stored, or made of a size alone. Queries of a decoder, latents and embeddings of distances start
+    streams as inputs do.
     """
     data, static = data_values(axes.graph), static_values(axes.graph)
-    found: list[Value] = []
+    activations: list[Value] = []
     for instance in axes.instances:
         if instance.line.treatment == "contract":
             pair = [v for v in instance.node.inputs[:2] if v is not None and is_table(v)]
             weights = [v for v in reversed(pair) if v in static]
             if len(pair) == 2 and weights and not any(v in data for v in pair):
-                found += [v for v in pair if v is not weights[0]]
+                activations += [v for v in pair if v is not weights[0]]
 
     def made_of(value: Value) -> list[Value]:
         return [] if value.producer is None else [v for v in value.producer.operands if is_table(v)]
 
-    return {value for value in walk(found, made_of) if not made_of(value)}
+    return {value for value in walk(activations, made_of) if not made_of(value)}
 
 
 def is_table(value: Value) -> bool:

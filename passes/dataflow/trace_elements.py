@@ -1,4 +1,4 @@
-"""Operators that only move elements, done to numbers: which element stands where."""
+"""The effect of operators that only move elements, computed on element numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from growc.ir.traits import SAME, TAKE, TURN, VIEW
 
 
 def moved(graph: Graph, node: Node, numbers: Ints, point: int) -> Sequence[Ints]:
-    """The results of a node whose first operand is `numbers`, at a sample point; none where it does more."""
+    """The results of a node on `numbers` as its first operand, at a sample point.
+
+    Empty where the node does more than move elements.
+    """
     sizes = node.outputs[0].sizes
     if node.has(VIEW, SAME):
         return [] if sizes is None else [numbers.reshape([s[point] for s in sizes])]
-    beside = node.inputs[1:]
-    if not node.has(TURN, TAKE) or any(v is not None and v.known is None for v in beside):
+    other_operands = node.inputs[1:]
+    if not node.has(TURN, TAKE) or any(v is not None and v.known is None for v in other_operands):
         return []
-    known = [None if v is None or v.known is None else v.known[point] for v in beside]
+    known = [None if v is None or v.known is None else v.known[point] for v in other_operands]
     return graph.dialect.evaluate(node, [numbers, *known]) or []

@@ -1,7 +1,7 @@
-"""Rows of a value followed back to stored tables, through operators that keep them apart.
+"""The stored tables that rows of a value come from, through operators that keep rows apart.
 
-Needs: a simulated graph. Gives: `Way`s. Of what is made of stored tensors alone, rows of zeros are zero as
-well. Where sizes of one leave it open which axis the rows came from, there are several.
+Needs: a simulated graph. Gives: `Way`s. In a value made of stored tensors alone, rows made of zeros are zero.
+There are several ways where axes of size one leave open which axis the rows come from.
 """
 
 from __future__ import annotations
@@ -19,59 +19,66 @@ from growc.passes.axes.infer import operands_of
 
 
 class Along(NamedTuple):
-    """Where rows are: an axis, and how many of its elements each of them has, one row after the other."""
+    """The place of rows: an axis, and the number of consecutive elements of it that each row has."""
 
     axis: int
     block: int = 1
 
 
 Above = Mapping[int, Along]
-"""For operands of a node, where they have the rows."""
+"""The place of the rows in each operand of a node that has them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """The tables that rows come from, and where they have them: of these, and of all values on the way."""
+    """One path of rows: their place in the tables that they come from, and in all values on the path."""
 
     tables: Mapping[Weight, Along] = field(default_factory=dict)
     places: Mapping[Value, Along] = field(default_factory=dict)
 
     @property
     def nodes(self) -> dict[Node, Along]:
-        """The nodes on the way, each with the place in its result."""
+        """The nodes on the path, each with the place of the rows in its result."""
         return {v.producer: at for v, at in self.places.items() if v.producer is not None}
 
 
 def ways(graph: Graph, value: Value, along: Along, way: Way, static: Set[Value]) -> Iterator[Way]:
-    """All ways by which the rows of a value may come from tables, as `way` goes on."""
+    """Yield all paths from tables to the rows of a value that extend `way`."""
     if value in way.places:
         if way.places[value] == along:
             yield way
         return
     longer = replace(way, places={**way.places, value: along})
     if value.weight is not None:
-        known = way.tables.get(value.weight, along) == along
-        if known and _plain(value.weight):
+        agrees = way.tables.get(value.weight, along) == along
+        if agrees and _plain(value.weight):
             yield replace(longer, tables={**way.tables, value.weight: along})
         return
     if value.producer is None:
         return
     for above in above_of(graph, value, along, zeros=value in static):
-        found = [longer]
+        longer_ways = [longer]
         for operand, at in above.items():
-            given = value.producer.inputs[operand]
-            assert given is not None
-            found = [more for one in found for more in ways(graph, given, at, one, static)]
-        yield from found
+            operand_value = value.producer.inputs[operand]
+            assert operand_value is not None
+            longer_ways = [
+                extended
+                for shorter in longer_ways
+                for extended in ways(graph, operand_value, at, shorter, static)
+            ]
+        yield from longer_ways
 
 
 def _plain(weight: Weight) -> bool:
-    """Whether a stored tensor is one whose rows can be added or dropped by themselves."""
+    """Whether single rows of a stored tensor can be added or dropped."""
     return weight.floating and weight.stored is None and not weight.computed and weight.order is None
 
 
 def above_of(graph: Graph, made: Value, along: Along, *, zeros: bool = True) -> Iterator[Above]:
-    """Where the rows of a result may stand in the operands; `zeros`: and are zero where those are."""
+    """Yield the possible places of a result's rows in the operands of its node.
+
+    `zeros`: only through operators that make zero rows of zero rows.
+    """
     node, axis = made.producer, along.axis
     first = None if node is None else node.input(0)
     if node is None or first is None or first.sizes is None or made.sizes is None or not _sized(node):
@@ -88,22 +95,22 @@ def above_of(graph: Graph, made: Value, along: Along, *, zeros: bool = True) -> 
             for i, terms in enumerate(line.inputs)
             if terms and term in terms
         }
-        chosen = any(0 in above and above[0].axis == one.axis for one in node.addresses if not one.end)
-        apart = line.treatment.startswith(KEEPING if zeros else KEEPING + APART)
-        if above and not chosen and labels(term) == [term] and apart:
+        is_chosen = any(0 in above and above[0].axis == one.axis for one in node.addresses if not one.end)
+        keeps_apart = line.treatment.startswith(KEEPING if zeros else KEEPING + APART)
+        if above and not is_chosen and labels(term) == [term] and keeps_apart:
             yield above
 
 
 KEEPING = ("layout", "lookup", "pointwise zero")
-"""How treatments begin that make zeros of zeros."""
+"""Prefixes of treatments that make zeros of zeros."""
 APART = ("add", "multiply", "divide", "pointwise", "select", "contract", "mean", "sum", "fold", "extreme")
-"""How others begin that keep what has a label on both sides apart along it."""
+"""Prefixes of other treatments that keep units of a label apart, where the label is on both sides."""
 
 Sizes = tuple[Size, ...]
 
 
 def _sized(node: Node) -> bool:
-    """Whether the sizes that a node lists, if it does, are known and those of all axes."""
+    """Whether the target shape of a node, if it has one, is known and covers all axes."""
     if node.laws.shape is None:
         return True
     listed = node.input(node.laws.shape)
@@ -111,20 +118,25 @@ def _sized(node: Node) -> bool:
 
 
 def _viewed(node: Node, along: Along, before: Sizes, after: Sizes) -> Iterator[Along]:
-    """Where the rows were before they got another shape."""
+    """Yield the places of rows before a change of shape."""
     named, (axis, block) = node.named_axes if node.laws.shape is None else None, along
-    if node.laws.shape is not None:  # as many elements stand between two rows as before
-        apart = [block * n for n in _behind(after, axis)]
+    if node.laws.shape is not None:  # a change of shape keeps the distance between two rows in elements
+        distances = [block * n for n in _behind(after, axis)]
         for k, sizes in enumerate(before):
-            blocks = {divmod(n, m) for n, m in zip(apart, _behind(before, k), strict=True)}
-            own, rest = blocks.pop()
-            if not blocks and not rest and own and sizes == tuple(n // block * own for n in after[axis]):
-                yield Along(k, own)
+            blocks = {divmod(n, m) for n, m in zip(distances, _behind(before, k), strict=True)}
+            new_block, rest = blocks.pop()
+            if (
+                not blocks
+                and not rest
+                and new_block
+                and sizes == tuple(n // block * new_block for n in after[axis])
+            ):
+                yield Along(k, new_block)
     elif named is not None:
         rank = max(len(before), len(after))
         kept = [k for k in range(rank) if k not in {a % rank for a in named}]
-        found = [kept[axis]] if len(after) < len(before) else [kept.index(axis)] if axis in kept else []
-        yield from (Along(k, block) for k in found)
+        axes = [kept[axis]] if len(after) < len(before) else [kept.index(axis)] if axis in kept else []
+        yield from (Along(k, block) for k in axes)
 
 
 def _behind(sizes: Sizes, axis: int) -> list[int]:
