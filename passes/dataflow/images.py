@@ -1,7 +1,7 @@
 """The range of each unit of a node's result: by the rule of its operator, or by its other laws.
 
 Needs: a node, and the ranges of its operands. Gives: the range of its result. An operator without a rule that
-neither clamps nor moves elements gives any finite number for finite operands.
+neither clamps, moves nor averages elements gives any finite number for finite operands.
 """
 
 from __future__ import annotations

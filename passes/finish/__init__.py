@@ -1,1 +1,1 @@
-"""From steps to a plan: stored tensors, tables, inputs and outputs, the certificate and its warnings."""
+"""The plan, made from steps: stored tensors, tables, inputs and outputs, the certificate and its warnings."""

@@ -1,7 +1,7 @@
-"""Putting the plan together: every stored tensor once, uses that part as tensors of their own.
+"""The stored tensors of the result: each once, and copies for uses whose values come to differ.
 
-Needs: the steps of every use, the factors of eps, what was mended. Gives: the weights of the plan, and which
-uses each of them serves.
+Needs: the steps of every use, the factors of eps, the repairs. Gives: the weights of the plan, and the uses
+that each of them serves.
 """
 
 from __future__ import annotations
@@ -23,20 +23,22 @@ from growc.plans.plan import AxisStep, WeightPlan
 
 
 def mend_pass(c: Solved) -> Repaired:
-    """Shape operands and attributes that change with the sizes, by the dialect."""
+    """Repair shape operands and attributes that depend on sizes, by the dialect."""
     repairs = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
     return Repaired(**vars(c), repairs=repairs)
 
 
 def assemble_pass(c: Repaired) -> Stored:
-    """The stored tensors of the result, out of the steps of their uses."""
+    """Make the stored tensors of the result from the steps of their uses."""
     sizes = c.lowered.sizes
     shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
     tables = continue_tables(c.graph, c.roles, sizes)
     cut = cut_by_untie(c.axes, c.untied)
-    gone = c.lowered.taken.gone
-    made = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.repairs.patches, cut, gone)
-    return Stored(**vars(c), assembled=c.model.put_back(made))
+    removed_uses = c.lowered.taken.gone
+    assembled = assemble_weights(
+        c.graph, c.steps, c.scales, shapes, tables, c.repairs.patches, cut, removed_uses
+    )
+    return Stored(**vars(c), assembled=c.model.put_back(assembled))
 
 
 def assemble_weights(
@@ -49,8 +51,9 @@ def assemble_weights(
     cut: frozenset[Value] = frozenset(),
     gone: frozenset[Value] = frozenset(),
 ) -> Assembled:
-    """One `WeightPlan` for each group of uses of a stored tensor that want the same values; `cut` ones stand
-    apart, and there is none of those that are `gone`.
+    """One `WeightPlan` for each group of uses of a stored tensor that need the same values.
+
+    `cut`: uses that share no plan with others. `gone`: uses without a plan.
     """
     by_weight: dict[Weight, list[Value]] = defaultdict(list)
     for use in graph.uses():
@@ -58,17 +61,17 @@ def assemble_weights(
         if use not in gone:
             by_weight[use.weight].append(use)
     taken = {w.name for w in graph.weights}
-    done = Assembled()
+    assembled = Assembled()
     for weight, uses in by_weight.items():
         wanted: dict[object, list[Value]] = defaultdict(list)
         for use in uses:
-            own = tuple(s.signature for s in steps.get(use, ()))
-            wanted[(own, scales.get(use, 1.0), use in cut)].append(use)
+            steps_of_use = tuple(s.signature for s in steps.get(use, ()))
+            wanted[(steps_of_use, scales.get(use, 1.0), use in cut)].append(use)
         groups = [group for alike in wanted.values() for group in _by_chain(alike, patches)]
         for k, members in enumerate(groups):
             name = weight.name if k == 0 else unused(_parted(weight, k), taken)
             first = members[0]
-            made = literals.get(weight) or WeightPlan(
+            plan = literals.get(weight) or WeightPlan(
                 name,
                 weight.name,
                 weight.dtype,
@@ -82,27 +85,30 @@ def assemble_weights(
                 shift=weight.shift,
                 new=weight.upcycled is not None and weight.upcycled.router,
             )
-            done.weights.append(made)
-            done.uses.append(members)
-            done.sources.append(weight)
-    return _apart(done)
+            assembled.weights.append(plan)
+            assembled.uses.append(members)
+            assembled.sources.append(weight)
+    return _apart(assembled)
 
 
 def _apart(made: Assembled) -> Assembled:
-    """Computed weights that stay, while what they are computed from does not, are stored from now on."""
-    other = {w.source for w in made.weights if w.steps or w.scale != 1.0 or w.literal is not None}
+    """Mark computed weights as stored where they do not change, but a tensor they are computed from does."""
+    replaced_sources = {w.source for w in made.weights if w.steps or w.scale != 1.0 or w.literal is not None}
     pairs = zip(made.weights, made.sources, strict=True)
-    weights = [w if w.changed or other.isdisjoint(s.computed) else replace(w, stored=True) for w, s in pairs]
+    weights = [
+        w if w.changed or replaced_sources.isdisjoint(s.computed) else replace(w, stored=True)
+        for w, s in pairs
+    ]
     return Assembled(weights, made.uses, made.sources)
 
 
 def _parted(weight: Weight, k: int) -> str:
-    """The name of the k-th group of uses that parts from a weight."""
+    """The name of the k-th group of uses that gets a copy of a weight."""
     return weight.aliases[k - 1] if k <= len(weight.aliases) else f"{weight.name}.{k + 1}"
 
 
 def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Patch]) -> list[list[Value]]:
-    """Uses of one tensor, parted where they want different patches of one node on their way."""
+    """The uses of one tensor, in groups that agree on the patches of the layout nodes they share."""
     groups: list[tuple[list[Value], dict[object, str]]] = []
     for use in uses:
         wanted = {node.origin: repr(patches.get(node)) for node in chain(use)}
@@ -117,7 +123,7 @@ def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Patch]) -> list[list
 
 
 def chain(use: Value) -> Iterator[Node]:
-    """The layout operators on the way from a stored tensor to its use."""
+    """Yield the layout operators from a stored tensor to its use."""
     while use.users and use.users[0][0].chain:
         yield use.users[0][0]
         use = use.users[0][0].outputs[0]
@@ -126,8 +132,9 @@ def chain(use: Value) -> Iterator[Node]:
 def count_parameters(
     axes: Axes, ties: Sequence[Tie], shapes: Mapping[Value, tuple[int, ...]] | None = None
 ) -> int:
-    """Stored float weight elements: ties once, tensors that an exporter merged by their uses, single numbers
-    not.
+    """The number of stored floating-point weight elements.
+
+    Tied tensors count once. Tensors that an exporter merged count for each use. Single numbers do not count.
     """
     live = {i.node for i in axes.instances}
     followers = {u for t in ties for u in t.uses[1:]}
@@ -135,8 +142,8 @@ def count_parameters(
     for use in axes.graph.uses():
         weight = use.weight
         assert weight is not None
-        used = not use.users or any(n in live for n, _ in use.users)
-        used = used and (shapes is None or use in shapes)
-        if weight.floating and weight.elements > 1 and used and use not in followers:
+        counts = not use.users or any(n in live for n, _ in use.users)
+        counts = counts and (shapes is None or use in shapes)
+        if weight.floating and weight.elements > 1 and counts and use not in followers:
             total += math.prod(weight.shape if shapes is None else shapes[use])
     return total

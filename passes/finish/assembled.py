@@ -10,7 +10,7 @@ from growc.plans.plan import WeightPlan
 
 @dataclass
 class Assembled:
-    """`uses`: for every planned tensor, the uses that it serves, in the order of `weights`."""
+    """The planned tensors. `uses`: the uses that each of them serves, in the order of `weights`."""
 
     weights: list[WeightPlan] = field(default_factory=list)
     uses: list[list[Value]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The plan's last page: what is claimed, what it costs, what to look out for.
+"""The plan with its certificate, its counts of parameters and bytes, and its warnings.
 
 Needs: everything before. Gives: `Plan`.
 """
@@ -25,12 +25,12 @@ _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8
 
 
 def hold_pass(c: Result) -> Result:
-    """Of a class with a config: the config that is the plan, and the weights by the names of the class."""
+    """For a class with a config, make the config of the plan, and name the weights as the class does."""
     return c.model.hold(c)
 
 
 def certify_pass(c: Stored) -> Result:
-    """The plan, with its certificate and warnings."""
+    """Make the plan, with its certificate and warnings."""
     shapes = {
         use: plan.after
         for plan, uses in zip(c.assembled.weights, c.assembled.uses, strict=True)
@@ -57,33 +57,33 @@ def certify_pass(c: Stored) -> Result:
 
 
 def gone(c: Stored) -> Iterator[Gone]:
-    """The weights of the source that leave: those of layers, heads and parts that do."""
-    taken = {w.copy_of or w.source for w in c.assembled.weights}
-    taken |= {name for weight in c.assembled.weights for name in weight.mean_of}
+    """Yield the weights of the source that the result lacks: those of dropped layers, heads and parts."""
+    kept_names = {w.copy_of or w.source for w in c.assembled.weights}
+    kept_names |= {name for weight in c.assembled.weights for name in weight.mean_of}
     for weight in c.first.graph.weights:
-        if weight.floating and weight.elements > 1 and weight.name not in taken:
+        if weight.floating and weight.elements > 1 and weight.name not in kept_names:
             yield Gone(weight.name, weight.stored_shape)
 
 
 def layer_counts(depth: Depth) -> dict[str, AxisChange]:
-    """How many layers the runs have, before and after."""
+    """The numbers of layers of the runs, before and after."""
     before = tuple(dict.fromkeys(run.count for run in depth.runs))
     after = tuple(dict.fromkeys(run.count_before(None) for run in depth.runs))
     return {"layers": AxisChange(before, after)} if before else {}
 
 
 def loss(plan: WeightPlan, kept: Quantised | None) -> str:
-    """Why integers cannot hold what they are to become; empty where they can."""
+    """The cause why integers cannot hold the values of a plan; empty where they can."""
     if kept is not None:
         return kept.blocks.loss(plan)
     leaves = [leaf for step in plan.steps for leaf in leaf_steps(step.layout)]
-    whole = all(bool(np.isin(leaf.weight[leaf.index >= 0], (0, 1)).all()) for leaf in leaves)
-    filled = any(bool((leaf.filler[leaf.index < 0] == MEAN).any()) for leaf in leaves if not leaf.free)
-    return "" if whole and not filled else "integers cannot hold means or shares"
+    is_copies = all(bool(np.isin(leaf.weight[leaf.index >= 0], (0, 1)).all()) for leaf in leaves)
+    has_means = any(bool((leaf.filler[leaf.index < 0] == MEAN).any()) for leaf in leaves if not leaf.free)
+    return "" if is_copies and not has_means else "integers cannot hold means or shares"
 
 
 def rounded(made: Assembled) -> Iterator[Gap]:
-    """Quantised weights whose steps cannot hold what they are to become."""
+    """Yield a gap for each quantised weight whose integers cannot hold the values of its plan."""
     for plan, uses, source in zip(made.weights, made.uses, made.sources, strict=True):
         if source.floating and source.stored is None:
             continue
@@ -95,22 +95,22 @@ def rounded(made: Assembled) -> Iterator[Gap]:
 
 
 def nbytes(plan: WeightPlan, source: Weight) -> int:
-    """How many bytes the result stores of a weight: of a quantised one integers, scales and zero points."""
+    """The bytes that the result stores of a weight; of a quantised one integers, scales and zero points."""
     kept = quantised(source)
     return plan.elements * width(plan.dtype) if kept is None else kept.nbytes(plan)
 
 
 def width(dtype: str) -> int:
-    """Bytes of one element."""
+    """The bytes of one element. Types of four bits count as one byte."""
     return _WIDTHS[dtype] if dtype in _WIDTHS else np.dtype(dtype).itemsize
 
 
 def warnings_of(alike: Sequence[Alike]) -> Iterator[str]:
-    """What training cannot undo: units that stay alike, units that never learn."""
+    """Yield warnings on units that training cannot tell apart, and on units that never learn."""
     for remedy in dict.fromkeys(a.remedy for a in alike if a.different < a.units):
-        mine = [a for a in alike if a.remedy == remedy and a.different < a.units]
+        entries = [a for a in alike if a.remedy == remedy and a.different < a.units]
         yield (
-            f"only {_listed(mine, 'different')} differ: those that are made and read alike get equal "
+            f"only {_listed(entries, 'different')} differ: those that are made and read alike get equal "
             f"gradients for ever, dropout aside{remedy and f'; {remedy}'}"
         )
     dead = [a for a in alike if a.dead]
@@ -119,18 +119,18 @@ def warnings_of(alike: Sequence[Alike]) -> Iterator[str]:
 
 
 def _made_of(plan: WeightPlan, source: Weight) -> WeightPlan:
-    """The plan of a weight, with what the source computes it from and the result does not."""
+    """The plan of a weight, with the tensors that the source computes it from and the result does not."""
     return replace(plan, made_of=source.computed) if plan.changed else plan
 
 
 def now_stored(made: Assembled) -> list[Weight]:
-    """Weights that the source computes from stored tensors, and the result no longer."""
+    """The weights that the source computes from stored tensors, and the result stores."""
     pairs = zip(made.weights, made.sources, strict=True)
     return list(dict.fromkeys(source for plan, source in pairs if _made_of(plan, source).made_of))
 
 
 def unnormed(made: Assembled) -> Iterator[str]:
-    """What training does to weights that are computed no longer."""
+    """Yield a warning for each weight that was a norm and is stored: training will not keep its norm."""
     for weight in now_stored(made):
         yield (
             f"`{weight.name}` is a norm over stored tensors times its gain, and becomes a stored tensor "
@@ -144,12 +144,12 @@ def _listed(alike: Sequence[Alike], which: str) -> str:
     for a in alike:
         places[a.axis, a.units, a.scope].append(a)
     texts: list[str] = []
-    for (axis, units, scope), mine in places.items():
-        counts = sorted({int(getattr(a, which)) for a in mine})
+    for (axis, units, scope), entries in places.items():
+        counts = sorted({int(getattr(a, which)) for a in entries})
         number = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
-        layers = sorted({a.layer for a in mine if a.layer is not None})
-        where = f" ({' '.join(filter(None, [scope, _numbers(layers)]))})" if layers else ""
-        texts.append(f"{number} of {units}{'' if texts else ' units'} of `{axis}`{where}")
+        layers = sorted({a.layer for a in entries if a.layer is not None})
+        layers_text = f" ({' '.join(filter(None, [scope, _numbers(layers)]))})" if layers else ""
+        texts.append(f"{number} of {units}{'' if texts else ' units'} of `{axis}`{layers_text}")
     return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 

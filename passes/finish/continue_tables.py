@@ -1,8 +1,8 @@
-"""Tables of numbers that go on with the positions: position ids, zeros for token types, causal masks.
+"""Tables of numbers that grow with the positions: position ids, zeros for token types, causal masks.
 
 Needs: the graph, the roles, the new sizes. Gives: the weights of the plan for tables that `widen positions`
-continues by their rule. They are shape arithmetic, which the index spaces do not see: a table counts if
-run-time bounds cut it from the front and it is as long as the positions were.
+continues by their rule. They are shape arithmetic, which no space covers. A table counts if run-time bounds
+cut it from the front and it is as long as the positions were.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from growc.plans.plan import WeightPlan
 
 
 def continue_tables(graph: Graph, roles: Roles, sizes: Sizes) -> dict[Weight, WeightPlan]:
-    """Plans for integer and boolean tables that must be longer now."""
+    """The plans of integer and boolean tables that must become longer."""
     longer = {
         a.size: sizes.product(a.spaces)
         for a in roles.axes.get("positions", [])
         if sizes.product(a.spaces) > a.size
     }
-    found: dict[Weight, WeightPlan] = {}
+    plans: dict[Weight, WeightPlan] = {}
     for use in graph.uses() if longer else ():
         weight = use.weight
         assert weight is not None
-        if weight.floating or weight in found or not _cut_at_run_time(use):
+        if weight.floating or weight in plans or not _cut_at_run_time(use):
             continue
         shape = tuple(longer.get(d, d) for d in weight.shape)
         require(f"`{weight.name}` of {' x '.join(map(str, shape))}", OF_NUMBER * math.prod(shape), None)
         values = None if shape == weight.shape else continued(np.asarray(weight.read()), shape)
         if values is not None:
             literal = tuple(values.reshape(-1).tolist())
-            found[weight] = WeightPlan(
+            plans[weight] = WeightPlan(
                 weight.name, weight.name, weight.dtype, weight.shape, shape, (), 1.0, literal
             )
-    return found
+    return plans
 
 
 def _cut_at_run_time(use: Value) -> bool:
@@ -51,7 +51,7 @@ def _cut_at_run_time(use: Value) -> bool:
 
 
 def continued(values: Array, shape: tuple[int, ...]) -> Array | None:
-    """The table with its last axes longer, by the rule that it follows; None where no rule is recognised.
+    """The table continued to `shape` by the rule that it follows; None where no rule is recognised.
 
     Rules: one number throughout; counting up from any start; a lower triangle over the last two axes.
     """

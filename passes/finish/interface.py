@@ -1,4 +1,4 @@
-"""Inputs and outputs of a result: how they follow from the source's, over several growths too."""
+"""The inputs and outputs of a result in terms of the source's, also over several growths."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ports:
-    """How inputs and outputs of a result follow from the source's, by the source's names.
+    """The relation of a result's inputs and outputs to the source's, by the source's names.
 
-    outputs: what became of an axis of an output, where it changed.
-    states: outputs that are the next step's inputs (caches): that input, and the axes that change together.
-    numbers: inputs that number units of which some are gone: the old number of every new one.
-    renamed: inputs and outputs that have another name in the result, or None for no place there.
-    narrower: whether units are gone that inputs number, or count by their lengths.
+    outputs: the index map of each axis of an output that changed.
+    states: outputs that are inputs of the next step (caches): that input, and the axes that change together.
+    numbers: inputs that hold numbers of units of which some are dropped: the old number of every new one.
+    renamed: inputs and outputs that have another name in the result, or None if the result lacks them.
+    narrower: whether units are dropped that inputs number, or count by their lengths.
     logits: outputs that look like scores, of a result that is not exact.
     blends: axes of outputs whose units are means of several: the whole map, as a matrix.
     """
@@ -40,60 +40,69 @@ class Ports:
     blends: Mapping[tuple[str, int], Floats] = field(default_factory=dict)
 
     def input_maps(self) -> dict[str, list[InputMap]]:
-        """For every resized axis of a state, how the input is filled from the source's; and for numbers of
-        units that have other numbers now, which.
+        """The maps that make the result's inputs from the source's.
+
+        They fill every resized axis of a state, and renumber units whose numbers changed.
         """
-        found: dict[str, list[InputMap]] = {}
+        maps_by_input: dict[str, list[InputMap]] = {}
         for (name, axis), state in self.outputs.items():
             if self._is_state(name, axis) and not state.is_identity:
-                found.setdefault(self.states[name][0], []).append(self._state(name, axis))
-        for name, kept in self.numbers.items():
-            found.setdefault(name, []).append(NumberMap(kept))
-        return found
+                maps_by_input.setdefault(self.states[name][0], []).append(self._state(name, axis))
+        for name, old_numbers in self.numbers.items():
+            maps_by_input.setdefault(name, []).append(NumberMap(old_numbers))
+        return maps_by_input
 
     def output_maps(self) -> dict[str, list[OutputMap]]:
-        """For every resized axis of an output, where the source's units stand; all of it, where it is of a
-        state, or has lost units.
+        """The maps of every resized axis of an output: the places of the source's units in it.
+
+        For an axis of a state, or an axis that lost units, the whole map.
         """
-        found: dict[str, list[OutputMap]] = {}
+        maps_by_output: dict[str, list[OutputMap]] = {}
         for (name, axis), state in self.outputs.items():
             if self._is_state(name, axis) or (state.counts == 0).any():
                 if not state.is_identity:
-                    found.setdefault(name, []).append(self._state(name, axis))
+                    maps_by_output.setdefault(name, []).append(self._state(name, axis))
                 continue
             rows = np.flatnonzero(state.copies)
             order = rows[np.argsort(~np.isclose(state.weight[rows], 1.0), kind="stable")]
             units, first = np.unique(state.index[order], return_index=True)
             if len(units) == state.source and not state.is_identity:
                 places = order[first]
-                found.setdefault(name, []).append(UnitMap(axis, places, state.weight[places]))
-        return found
+                maps_by_output.setdefault(name, []).append(UnitMap(axis, places, state.weight[places]))
+        return maps_by_output
 
     def then(self, later: Ports) -> Ports:
-        """Of the source and the result of another growth, whose source is this result."""
+        """The ports of this growth followed by a later one, whose source is this result."""
         outputs, blends = dict(self.outputs), dict(self.blends)
         for (name, axis), state in later.outputs.items():
-            if own := self._origin(name):
-                first = outputs.get((own, axis))
-                if (name, axis) in later.blends or (own, axis) in blends:
-                    blends[own, axis] = later._matrix(name, axis) @ self._matrix(own, axis, state.source)
-                outputs[own, axis] = state if first is None else state.after(first)
+            if origin := self._origin(name):
+                first = outputs.get((origin, axis))
+                if (name, axis) in later.blends or (origin, axis) in blends:
+                    blends[origin, axis] = later._matrix(name, axis) @ self._matrix(
+                        origin, axis, state.source
+                    )
+                outputs[origin, axis] = state if first is None else state.after(first)
         states = dict(self.states)
         for name, (past, axes) in later.states.items():
-            if (own := self._origin(name)) and (fed := self._origin(past)):
-                states.setdefault(own, (fed, axes))
+            if (origin := self._origin(name)) and (input_origin := self._origin(past)):
+                states.setdefault(origin, (input_origin, axes))
         numbers = dict(self.numbers)
-        for name, kept in later.numbers.items():
-            if own := self._origin(name):
-                numbers[own] = numbers[own][kept] if own in numbers else kept
-        renamed = {name: now and later.renamed.get(now, now) for name, now in self.renamed.items()}
-        renamed |= {own: now for name, now in later.renamed.items() if (own := self._origin(name))}
-        logits = {own for name in later.logits if (own := self._origin(name))}
+        for name, old_numbers in later.numbers.items():
+            if origin := self._origin(name):
+                numbers[origin] = numbers[origin][old_numbers] if origin in numbers else old_numbers
+        renamed = {
+            name: new_name and later.renamed.get(new_name, new_name)
+            for name, new_name in self.renamed.items()
+        }
+        renamed |= {
+            origin: new_name for name, new_name in later.renamed.items() if (origin := self._origin(name))
+        }
+        logits = {origin for name in later.logits if (origin := self._origin(name))}
         narrower = self.narrower or later.narrower
         return Ports(outputs, states, numbers, renamed, narrower, self.logits | logits, blends)
 
     def _matrix(self, name: str, axis: int, size: int = 0) -> Floats:
-        """What became of an axis, as a matrix; of one of this size that is as it was, if nothing did."""
+        """The map of an axis as a matrix; the identity of `size` if the axis did not change."""
         if (name, axis) in self.blends:
             return self.blends[name, axis]
         state = self.outputs.get((name, axis))
@@ -106,8 +115,8 @@ class Ports:
         return StateMap(axis, state.index, state.weight, state.mean, state.junk)
 
     def _origin(self, name: str) -> str | None:
-        """The source's name for an input or output of the result; None where that is new."""
-        before = next((old for old, now in self.renamed.items() if now == name), name)
+        """The source's name of an input or output of the result; None where it is new."""
+        before = next((old for old, new_name in self.renamed.items() if new_name == name), name)
         return None if before == name and name in self.renamed else before
 
     def _is_state(self, output: str, axis: int) -> bool:
@@ -115,7 +124,7 @@ class Ports:
 
 
 def ports_of(c: Result) -> Ports:
-    """What a compilation says of them."""
+    """The ports of a compilation."""
     widths = Ports(
         outputs=c.outputs,
         states={s.present.name: (s.past.name, s.axes) for s in c.axes.states},
@@ -124,15 +133,22 @@ def ports_of(c: Result) -> Ports:
         narrower=_narrower(c),
         logits=frozenset() if c.plan.certificate.exact else logits(c),
     )
-    return Ports(renamed=c.renamed).then(widths)  # the widths are those of the layers that it has now
+    return Ports(renamed=c.renamed).then(widths)  # widths are by the new names
 
 
 def logits(c: Analysis) -> frozenset[str]:
-    """Outputs that look like scores of many units: a weight makes their last axis, which has no name but
-    `vocab`.
+    """The outputs that look like scores of many units.
+
+    A weight makes their last axis, which has no name except `vocab`.
     """
     by_node = {i.node: i for i in c.axes.instances}
-    named = {find(s) for n, found in c.roles.axes.items() if n != "vocab" for a in found for s in a.spaces}
+    named = {
+        find(s)
+        for n, axes_of_name in c.roles.axes.items()
+        if n != "vocab"
+        for a in axes_of_name
+        for s in a.spaces
+    }
     static = static_values(c.graph)
     return frozenset(
         value.name
@@ -144,7 +160,7 @@ def logits(c: Analysis) -> frozenset[str]:
 
 
 def _is_product(value: Value, by_node: Mapping[Node, Instance], static: Collection[Value]) -> bool:
-    """Whether a value is the product of something with a weight, but for biases, factors and caps."""
+    """Whether a value is a product with a weight, apart from biases, factors and caps."""
     while (node := value.producer) is not None and (instance := by_node.get(node)) is not None:
         if instance.line.treatment == "contract":
             return any(v in static for v in node.inputs[:2])

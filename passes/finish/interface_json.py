@@ -1,4 +1,4 @@
-"""What a growth does to inputs and outputs, as JSON and back: for records of recipes that read files."""
+"""The changes of a growth to inputs and outputs as JSON and back, for records of recipes that read files."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from growc.errors.json_data import Json, fields, items, text, texts, whole, whol
 from growc.passes.finish.interface import Ports
 
 LARGEST = 1 << 26
-"""No axis has more units."""
+"""The largest number of units of an axis that a record may have."""
 
 
 def to_json(ports: Ports) -> dict[str, Json]:
-    """Plain data. What is as it was is left out."""
+    """Ports as plain data. Parts that did not change are left out."""
     outputs = [{"name": n, "axis": axis, **_map(state)} for (n, axis), state in ports.outputs.items()]
     return {
         "outputs": outputs,
@@ -30,24 +30,27 @@ def to_json(ports: Ports) -> dict[str, Json]:
 
 
 def from_json(data: Json) -> Ports:
-    """What `to_json` stored. Raises GrowError (G310) where it is no such thing: anyone can write a record."""
+    """The ports that `to_json` stored. Raises GrowError (G310) where the data are damaged or foreign."""
     try:
         return _read(data)
-    except Exception as error:  # whatever other JSON leads to
+    except Exception as error:  # anyone can write a record, so any error may arise
         raise GrowError(Diagnostic("G310", "the record in the model is damaged")) from error
 
 
 def _read(data: Json) -> Ports:
-    found = fields(data)
-    outputs, blends = map(fields, items(found["outputs"])), map(fields, items(found.get("blends", ())))
-    states = {name: items(state) for name, state in fields(found["states"]).items()}
+    data_fields = fields(data)
+    outputs, blends = (
+        map(fields, items(data_fields["outputs"])),
+        map(fields, items(data_fields.get("blends", ()))),
+    )
+    states = {name: items(state) for name, state in fields(data_fields["states"]).items()}
     return Ports(
         {_place(one): _read_map(one) for one in outputs},
         {name: (text(past), frozenset(wholes(axes))) for name, (past, axes) in states.items()},
-        {name: _read_runs(runs) for name, runs in fields(found["numbers"]).items()},
-        {name: None if new is None else text(new) for name, new in fields(found["renamed"]).items()},
-        bool(found["narrower"]),
-        frozenset(texts(found["logits"])),
+        {name: _read_runs(runs) for name, runs in fields(data_fields["numbers"]).items()},
+        {name: None if new is None else text(new) for name, new in fields(data_fields["renamed"]).items()},
+        bool(data_fields["narrower"]),
+        frozenset(texts(data_fields["logits"])),
         {_place(one): np.array(one["matrix"]) for one in blends},
     )
 
@@ -57,14 +60,14 @@ def _place(one: Mapping[str, Json]) -> tuple[str, int]:
 
 
 def _map(state: IndexMap) -> dict[str, Json]:
-    found: dict[str, Json] = {"source": state.source, "index": _runs(state.index)}
+    entry: dict[str, Json] = {"source": state.source, "index": _runs(state.index)}
     if (state.weight != (state.index >= 0)).any():
-        found["weight"] = state.weight.tolist()
+        entry["weight"] = state.weight.tolist()
     if state.mean.any():
-        found["mean"] = state.mean.tolist()
+        entry["mean"] = state.mean.tolist()
     if state.junk.any():
-        found["junk"] = np.flatnonzero(state.junk).tolist()
-    return found
+        entry["junk"] = np.flatnonzero(state.junk).tolist()
+    return entry
 
 
 def _read_map(data: Mapping[str, Json]) -> IndexMap:
@@ -76,7 +79,7 @@ def _read_map(data: Mapping[str, Json]) -> IndexMap:
 
 
 def _runs(numbers: Ints) -> list[list[int]]:
-    """[first, how many] of each stretch that counts up by one."""
+    """[first number, count] of each run of consecutive numbers."""
     starts = np.flatnonzero(np.diff(numbers, prepend=numbers[:1] - 2) != 1)
     counts = np.diff(starts, append=len(numbers))
     return [[int(numbers[start]), int(count)] for start, count in zip(starts, counts, strict=True)]

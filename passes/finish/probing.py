@@ -1,8 +1,8 @@
-"""What steps make of the units of one axis of a weight, followed on numbers that stand for them.
+"""The effect of steps on the units of one axis of a weight, computed on numbers that stand for slices.
 
-Needs: the steps of a weight. Gives: for each element of the axis a number: equal numbers, equal slices of the
-result. The source's slices stand for themselves, and no two of them are alike; what is drawn differs from
-everything; of a weight that is zero, what is drawn beside it is zero too.
+Needs: the steps of a weight. Gives: a number for each element of the axis: equal numbers mean equal slices of
+the result. All slices of the source count as different. Drawn slices differ from all others. In a weight that
+is zero, drawn slices are zero too.
 """
 
 from __future__ import annotations
@@ -28,50 +28,51 @@ def standing_for(name: str, axis: int, size: int) -> Floats:
 
 
 class Probe:
-    """Follows one axis of a weight that has `zero` or other values; `start` has the numbers of tensors."""
+    """The numbers of one axis of a weight. zero: whether it is all zero. start: the numbers of tensors."""
 
     def __init__(self, axis: int, zero: bool, start: Start) -> None:
         self.axis, self.zero, self.start = axis, zero, start
         self.random = np.random.default_rng(0)
 
     def follow(self, name: str, steps: Sequence[AxisStep]) -> Floats:
-        """The numbers behind some steps on a stored tensor."""
+        """The numbers after some steps on a stored tensor."""
         x = self.start(name, self.axis)
         for step in steps:
             if step.axis == self.axis:
                 x = self.moved(step, x)
-            elif not self.zero and draws(step):  # slices along other axes come to differ too
+            elif not self.zero and draws(step):  # draws along other axes make these slices differ too
                 x = x + self.fresh(x.shape)
         return x
 
     def moved(self, step: AxisStep, x: Floats) -> Floats:
-        """The numbers behind a step on the axis itself."""
-        done = through(step.layout, x.reshape(1, -1, 1), self.leaf).reshape(-1)
+        """The numbers after a step on the axis itself."""
+        own_numbers = through(step.layout, x.reshape(1, -1, 1), self.leaf).reshape(-1)
         if step.next is None:
-            return done
+            return own_numbers
         other = self.follow(step.next.source, step.next.steps)
-        beside = through(step.layout, other.reshape(1, -1, 1), self.leaf).reshape(-1)
-        return np.where(new_units(step.layout.as_map()), beside, done)
+        next_numbers = through(step.layout, other.reshape(1, -1, 1), self.leaf).reshape(-1)
+        return np.where(new_units(step.layout.as_map()), next_numbers, own_numbers)
 
     def leaf(self, leaf: LeafStep, x: Floats, _part: int) -> Floats:
-        """One factor or segment: as `growc.plans.execute`, on numbers that stand for values."""
+        """The numbers of one factor or segment, as `growc.plans.execute` computes values."""
         copies = leaf.index >= 0
-        made = x[:, np.where(copies, leaf.index, 0)] * np.where(copies, leaf.weight, 0.0)[:, None]
+        numbers = x[:, np.where(copies, leaf.index, 0)] * np.where(copies, leaf.weight, 0.0)[:, None]
         mean = np.flatnonzero(leaf.filler == MEAN)
         if mean.size:
             outer, size, inner = x.shape
             means = x.reshape(outer, size // leaf.block, leaf.block, inner).mean(axis=1)
-            made[:, mean] = means[:, mean % leaf.block] * leaf.weight[mean][:, None]
-        made[:, leaf.filler == ONE] = 1
-        own = (leaf.filler == DRAWN) | (leaf.filler == CONTINUED)
+            numbers[:, mean] = means[:, mean % leaf.block] * leaf.weight[mean][:, None]
+        numbers[:, leaf.filler == ONE] = 1
+        unique = (leaf.filler == DRAWN) | (leaf.filler == CONTINUED)
         if leaf.noise is not None:
-            own = own | leaf.noise.rows
+            unique = unique | leaf.noise.rows
         if leaf.within is not None:
-            own = own | (leaf.within.index != np.arange(leaf.within.index.shape[1])).any(axis=1)
-        if own.any() and not self.zero:
-            made[:, own] += self.fresh(made[:, own].shape)
-        return made
+            places = np.arange(leaf.within.index.shape[1])
+            unique = unique | (leaf.within.index != places).any(axis=1)
+        if unique.any() and not self.zero:
+            numbers[:, unique] += self.fresh(numbers[:, unique].shape)
+        return numbers
 
     def fresh(self, shape: tuple[int, ...]) -> Floats:
-        """Numbers that nothing else has."""
+        """New random numbers, different from all others."""
         return self.random.random(shape)

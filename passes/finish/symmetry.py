@@ -1,10 +1,10 @@
-"""Units that training can never tell apart, and units that it never reaches.
+"""Units that training can never tell apart, and units that get no gradient.
 
 Needs: the steps of every use of a weight, the lowered statements, roles and layers of the result. Gives:
 `Alike`, for each axis of a statement on which units of the result are inseparable.
 
-Two units are inseparable, dropout aside, where exchanging them leaves the result as it is: where their slices
-of every weight are equal, of those that make and scale them and of those that read them (docs/theory.md).
+Two units are inseparable, dropout aside, where exchanging them leaves the result unchanged. That is so where
+their slices of every weight that makes, scales or reads them are equal (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -31,30 +31,32 @@ from growc.recipe.option_rules import ADDED_UP
 
 @dataclass
 class Units:
-    """The units of one atom of the result. kinds: of each unit a number, equal for those that are alike;
-    dead: those that are zero behind zero readers."""
+    """The units of one atom of the result.
+
+    kinds: a number for each unit; units with equal numbers are alike. dead: units that are zero behind zero
+    readers."""
 
     kinds: Ints
     dead: Bools
 
     @property
     def different(self) -> int:
-        """How many there are, if those that are alike count once; dead ones count each."""
+        """The number of units, where units that are alike count once. Each dead unit counts."""
         return len(np.unique(self.kinds[~self.dead])) + int(self.dead.sum())
 
     @property
     def alike(self) -> Bools:
-        """Those that another one is like."""
+        """The units that are like another one."""
         return np.asarray((np.bincount(self.kinds)[self.kinds] > 1) & ~self.dead)
 
 
 @dataclass
 class Symmetry:
-    """What the plan of a compilation leaves alike."""
+    """The units that the plan of a compilation leaves alike."""
 
     c: Stored
     uses: dict[Space, list[Value]] = field(default_factory=lambda: defaultdict(list))
-    """Of each atom the uses of weights that have an axis of it."""
+    """For each atom, the uses of weights that have an axis of it."""
 
     def __post_init__(self) -> None:
         for use in self.c.graph.uses():
@@ -65,26 +67,36 @@ class Symmetry:
         self.home = self.c.layers.home
 
     def found(self) -> Iterator[Alike]:
-        """One entry for each axis with units that are alike or dead, in the order of the statements."""
-        asked: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
-        moved: dict[Space, int] = {}
+        """Yield one entry for each axis with units that are alike or dead, in the order of the statements."""
+        requests_of_atom: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
+        requests_before_move: dict[Space, int] = {}
         for stage in self.c.lowered.stages:
             for atom, request in stage.requests.items():
-                asked[atom].append((stage, request))
-            moved |= {x: len(asked[x]) for one in stage.regroups for x in (one.keys, one.group)}
-        grown = {atom: mine for atom, mine in asked.items() if any(r.fill for _, r in mine)}
-        judged = {atom: self.units(mine[-1][1].space) for atom, mine in grown.items()}
+                requests_of_atom[atom].append((stage, request))
+            requests_before_move |= {
+                x: len(requests_of_atom[x]) for one in stage.regroups for x in (one.keys, one.group)
+            }
+        grown = {
+            atom: requests for atom, requests in requests_of_atom.items() if any(r.fill for _, r in requests)
+        }
+        judged = {atom: self.units(requests[-1][1].space) for atom, requests in grown.items()}
         seen: set[object] = set()
-        for atom, mine in grown.items():
+        for atom, requests in grown.items():
             units = judged[atom]
             if units is None or not (units.alike.any() or units.dead.any()):
                 continue
-            name = next(stage.axis for stage, request in reversed(mine) if request.fill)
-            axis = self.axis(name, mine[-1][1].space)
+            name = next(stage.axis for stage, request in reversed(requests) if request.fill)
+            axis = self.axis(name, requests[-1][1].space)
             if axis not in seen:
                 seen.add(axis)
-                last = mine[moved.get(atom, 0) :]  # maps before groups moved are of other units
-                cure = remedy(last, units.alike, self.shares(mine[-1][1].space)) if units.alike.any() else ""
+                requests_since_move = requests[
+                    requests_before_move.get(atom, 0) :
+                ]  # earlier maps speak of units before groups moved
+                cure = (
+                    remedy(requests_since_move, units.alike, self.shares(requests[-1][1].space))
+                    if units.alike.any()
+                    else ""
+                )
                 yield self.entry(name, axis, judged, cure)
 
     def axis(self, name: str, atom: Space) -> RoleAxis:
@@ -93,16 +105,16 @@ class Symmetry:
 
     @cached_property
     def named(self) -> dict[tuple[str, Space], RoleAxis]:
-        """By a name and an atom, the first axis of the name that it is a factor of."""
-        found: dict[tuple[str, Space], RoleAxis] = {}
+        """For each name and atom, the first axis of the name that the atom is a factor of."""
+        axis_by_name_and_atom: dict[tuple[str, Space], RoleAxis] = {}
         for name, axes in self.c.roles.axes.items():
             for axis in axes:
                 for atom in atoms_of(axis.spaces):
-                    found.setdefault((name, atom), axis)
-        return found
+                    axis_by_name_and_atom.setdefault((name, atom), axis)
+        return axis_by_name_and_atom
 
     def entry(self, name: str, axis: RoleAxis, judged: Mapping[Space, Units | None], cure: str) -> Alike:
-        """What is said of one axis."""
+        """The entry of one axis."""
         atoms = dict.fromkeys(atoms_of(axis.spaces))
         total = self.c.lowered.sizes.product(axis.spaces)
         different, alive = total, total
@@ -116,15 +128,13 @@ class Symmetry:
         return Alike(name, total, different, total - alive, scope, None if place is None else place[1], cure)
 
     def place(self, use: Value) -> tuple[int, int] | None:
-        """The run and the layer that a weight works in; None where it works in none."""
+        """The run and the layer that a weight works in; None outside of layers."""
         return None if use.reader is None else self.home.get(use.reader)
 
     def shares(self, atom: Space) -> bool:
-        """Whether a weight reads the units that can give copies different shares."""
-        found = self.uses[find(atom)]
-        plain = [
-            u for u in found if u.weight and u.weight.floating and not (u.weight.zero or u.weight.stored)
-        ]
+        """Whether some weight that reads the units can give copies different shares."""
+        uses = self.uses[find(atom)]
+        plain = [u for u in uses if u.weight and u.weight.floating and not (u.weight.zero or u.weight.stored)]
         return any(
             step.verb == "reads" and find(atom) in leaves(self.c.axes.of(use)[step.axis])
             for use in plain
@@ -134,7 +144,7 @@ class Symmetry:
     # ---------------------------------------------------------------- one atom
 
     def units(self, atom: Space) -> Units | None:
-        """Its units; None where the outside numbers them, which meets each with other data."""
+        """The units of an atom. None where callers of the model number them: each unit gets other data."""
         atom = find(atom)
         size = self.c.lowered.sizes.of(atom)[0]
         if atom.addressed is not None:
@@ -143,8 +153,8 @@ class Symmetry:
         random = np.random.default_rng(1)
         for use in self.uses[atom]:
             for axis, space in enumerate(self.c.axes.of(use)):
-                times = [x for x in leaves(space) if x is atom]
-                if not times:
+                occurrences = [x for x in leaves(space) if x is atom]
+                if not occurrences:
                     continue
                 slices = self.slices(use, axis, atom)
                 if slices is None:
@@ -152,14 +162,15 @@ class Symmetry:
                 key += random.random() * _summed(slices, random)
                 if not any(s.axis == axis and s.verb == "scales" for s in self.c.steps.get(use, ())):
                     dead &= ~slices.any(axis=1)
-        heard = self.c.heard.get(atom, np.zeros(size, dtype=bool))
-        dead &= ~heard
+        reached = self.c.heard.get(atom, np.zeros(size, dtype=bool))
+        dead &= ~reached
         kinds = np.unique(key, return_inverse=True)[1].reshape(-1)
         return Units(kinds, dead)
 
     def slices(self, use: Value, axis: int, atom: Space) -> Floats | None:
-        """What stands for the slice of each unit along an axis of a weight, shape (units, numbers); None
-        where the axis is a product in which the atom stands twice.
+        """Numbers that stand for the slice of each unit along an axis of a weight, shape (units, numbers).
+
+        None where the axis is a product in which the atom stands twice.
         """
         weight = use.weight
         assert weight is not None
@@ -173,13 +184,16 @@ class Symmetry:
         return np.ascontiguousarray(numbers[order[(place < 0).sum() :]].reshape(size, -1))
 
     def stored(self, name: str, axis: int) -> Floats:
-        """What stands for the slices of a stored tensor before any step; zeros of one that is zero."""
+        """Numbers that stand for the slices of a stored tensor before any step; zeros for a zero tensor."""
         weight = self.weights[name]
         size = weight.stored_shape[axis]
         return np.zeros(size) if weight.zero else standing_for(weight.root, axis, size)
 
     def places(self, space: Space, atom: Space) -> Ints | None:
-        """For each element of an axis the unit of the atom that it belongs to, -1 where to none."""
+        """For each element of an axis, the unit of the atom that it belongs to, or -1.
+
+        None where the atom stands twice in a product.
+        """
         space = find(space)
         if space is atom:
             return np.arange(self.c.lowered.sizes.of(atom)[0])
@@ -191,35 +205,36 @@ class Symmetry:
             return None
         if space.kind == "sum":
             return np.concatenate(parts)
-        made = parts[0]
+        places = parts[0]
         for part in parts[1:]:
-            if (made >= 0).any() and (part >= 0).any():
+            if (places >= 0).any() and (part >= 0).any():
                 return None
-            made = np.maximum(made[:, None], part[None, :]).reshape(-1)
-        return made
+            places = np.maximum(places[:, None], part[None, :]).reshape(-1)
+        return places
 
 
 def _summed(slices: Floats, random: np.random.Generator) -> Floats:
-    """One number for each slice: equal for equal slices, up to what rounding does to means of means."""
+    """One number for each slice, equal for equal slices. Rounded, since means of means differ by rounding."""
     summed = (slices * random.random(slices.shape[1])).sum(axis=1)
     return np.asarray(np.round(summed / max(float(np.abs(summed).max(initial=0.0)), 1e-300), 9))
 
 
 def remedy(mine: Sequence[tuple[Stage, Request]], alike: Bools, shares: bool) -> str:
-    """What would tell units of an atom apart, where a statement on it can. `mine`: all that map it; `shares`:
-    whether their readers can.
+    """The remedy by which a statement on an atom would tell its units apart; empty where there is none.
+
+    `mine`: the statements that map the atom. `shares`: whether readers can give copies different shares.
     """
     rows = np.flatnonzero(alike)
     for stage, request in reversed(mine):
-        made, options = request.map, stage.options
+        index_map, options = request.map, stage.options
         rows = rows[rows >= 0]
-        means = bool((made.mean[rows] != 0).any())
-        copied = made.counts[made.index[rows]][made.index[rows] >= 0] > 1
+        means = bool((index_map.mean[rows] != 0).any())
+        copied = index_map.counts[index_map.index[rows]][index_map.index[rows] >= 0] > 1
         fresh = bool(request.new[rows].any())
         if fresh and options.zero_outputs and request.entries.making is not Entry.DRAWN:
             return "`random fill` draws new units, each for itself"
         if means and options.noise is None:
-            size = f"{stage.axis} to {made.size // request.unit}"
+            size = f"{stage.axis} to {index_map.size // request.unit}"
             return f"`widen {size} with neighbor copy split random` in front of that keeps all apart"
         if shares and copied.any() and not options.split_random and options.noise is None:
             return SHARES
@@ -227,7 +242,7 @@ def remedy(mine: Sequence[tuple[Stage, Request]], alike: Bools, shares: bool) ->
             return CHOSEN_TOGETHER
         if fresh and not shares and stage.axis in ADDED_UP:
             return "`random fill with zero outputs` draws new units, each for itself"
-        rows = made.index[rows]
+        rows = index_map.index[rows]
     return ""
 
 
@@ -236,15 +251,15 @@ SHARES = "`split random` or `noise 0.01 balanced` lets training tell them apart"
 
 
 def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bools]:
-    """For each atom that a statement maps, which of its units reach a reader as anything but zero."""
-    found: dict[Space, Bools] = {}
+    """For each atom that a statement maps, the units that reach a reader with values other than zero."""
+    reached: dict[Space, Bools] = {}
     for atom, request in solution.stage.requests.items():
-        old = before.get(atom, np.ones(request.map.source, dtype=bool))
+        reached_before = before.get(atom, np.ones(request.map.source, dtype=bool))
         copies = request.map.index >= 0
-        found[atom] = copies & old[np.where(copies, request.map.index, 0)]
+        reached[atom] = copies & reached_before[np.where(copies, request.map.index, 0)]
     for root, state in solution.read.items():
         atom = find(solution.links.atoms[root])
-        if atom in found and len(found[atom]) == state.size:
+        if atom in reached and len(reached[atom]) == state.size:
             fresh = solution.stage.requests[atom].map.index < 0
-            found[atom] |= fresh & ~state.zeros
-    return {**before, **found}
+            reached[atom] |= fresh & ~state.zeros
+    return {**before, **reached}
