@@ -1,1 +1,1 @@
-"""Heads that are no axis of their own: groups put in, projections unpacked, heads pooled and regrouped."""
+"""Attention heads: groups inserted, packed projections unpacked, heads pooled and regrouped."""

@@ -1,10 +1,10 @@
-"""Attention without groups: where operators that repeat key/value heads have to stand for it to get some.
+"""Attention without groups: the places for operators that repeat key/value heads, which introduce groups.
 
-Needs: the axis graph, its roles. Gives: the operands of products and attention operators that
-are the keys and values of heads of their own, each with the axis of these. A head that is repeated once is
-the same head: with `growc::Repeat` in front of these operands (growc.dialects.onnx.heads.insert_repeats)
-query heads are (keys 1), and the one counts. What averages key/value heads (growc.passes.heads.move_heads)
-makes it more.
+Needs: the axis graph, its roles. Gives: the operands of products and attention operators that are keys and
+values with a head for each query head, each with its axis of heads. Repeating a head once changes nothing:
+with `growc::Repeat` in front of these operands (growc.dialects.onnx.heads.insert_repeats) query heads are
+(keys 1), with a group of one. Averaging key/value heads (growc.passes.heads.move_heads) makes the group
+larger.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def averages(statement: ast.Statement) -> bool:
 
 
 def groups_of_one(axes: Axes, roles: Roles, ties: Sequence[Tie]) -> HeadEdits:
-    """What would have to repeat heads before they can be averaged; nothing where they come in groups."""
+    """The places where heads must be repeated before they can be averaged; none where groups exist."""
     finder = _Finder(axes, roles, ties)
     places = (place for attention in roles.attention for place in finder.shared(attention))
     return HeadEdits(repeats=list(dict.fromkeys(places)))
@@ -40,18 +40,21 @@ class _Finder(Flow):
         super().__init__(axes)
         self.tied = {use: k for k, tie in enumerate(ties) for use in tie.uses}
         named = roles.axes.get("heads", [])
-        alone = [a for a in named if all(s.kind == "atom" and s not in roles.expanded for s in a.spaces)]
-        self.heads = {x for a in alone for x in atoms_of(a.spaces)}
+        without_groups = [
+            a for a in named if all(s.kind == "atom" and s not in roles.expanded for s in a.spaces)
+        ]
+        self.heads = {x for a in without_groups for x in atoms_of(a.spaces)}
 
     def shared(self, attention: Attention) -> list[tuple[Node, int, int, int]]:
-        """Keys and values of one attention, each with the axis of its heads; all of them, or none."""
+        """The keys and values of one attention, each with its axis of heads; empty unless all have one."""
         operands = [*attention.operands[1:], *self.beside(attention)]
         places = [self.place(*operand) for operand in operands]
         return [p for p in places if p is not None] if None not in places else []
 
     def beside(self, attention: Attention) -> Iterator[Operand]:
-        """In other products that are added to the scores: what the weights of the keys make, and not those of
-        queries (keys that are compared with positions, and positions that take their weights).
+        """Yield the operands made by weights of the keys, and not of the queries, in other products.
+
+        The scores are a sum with these products (keys compared with positions, positions with key weights).
         """
         if not attention.operands or attention.node is attention.scores.node:
             return
@@ -62,23 +65,23 @@ class _Finder(Flow):
                     yield product, operand
 
     def makers(self, value: Value | None) -> set[object]:
-        """The weights next above a value; tied ones are one."""
+        """The nearest weights above a value. Tied weights count as one."""
         factors = (one.node.required(self.weight_of(one) or 0) for one in self.projections(value))
         uses = {backward(use, lambda node: True) for use in factors}
         return {self.tied.get(use, use.weight) for use in uses}
 
     def place(self, instance: Instance, operand: int) -> tuple[Node, int, int, int] | None:
-        """The axis of heads, of an operand or of what it was before they were merged with others."""
+        """The axis of heads of an operand, or of the value above it before the heads were merged."""
         value = instance.node.input(operand)
         spaces = () if value is None else self.axes.of(value)
         atoms = [list(leaves(space)) for space in spaces]
-        bearing = [k for k, own in enumerate(atoms) if not self.heads.isdisjoint(own)]
+        bearing = [k for k, atoms_of_axis in enumerate(atoms) if not self.heads.isdisjoint(atoms_of_axis)]
         if value is None or len(bearing) != 1 or atoms[bearing[0]][-1] not in self.heads:
             return None
         above = self.maker(value)
-        here = instance.node, operand, bearing[0], 1
+        place = instance.node, operand, bearing[0], 1
         if self.heads.issuperset(atoms[bearing[0]]) or above is None or above.line.treatment == "contract":
-            return here
-        given = [i for i, v in enumerate(above.node.inputs) if v and v.known is None and v.weight is None]
-        moving = [i for i in given if above.node.inputs[i] not in self.static] or given
-        return (self.place(above, moving[0]) if len(moving) == 1 else None) or here
+            return place
+        inputs = [i for i, v in enumerate(above.node.inputs) if v and v.known is None and v.weight is None]
+        moving = [i for i in inputs if above.node.inputs[i] not in self.static] or inputs
+        return (self.place(above, moving[0]) if len(moving) == 1 else None) or place

@@ -1,10 +1,9 @@
-"""Queries, keys and values that one projection makes head by head: where they would have to stand apart.
+"""Packed projections that make queries, keys and values head by head, and the cuts that would separate them.
 
 Needs: the axis graph, its roles, the statements. Gives: `Packed`. Where the channels of a projection are
-(queries keys values) of each head, or come apart on an axis of three, the heads of all three are one axis,
-and keys cannot have fewer. The same rows in another order, queries in front of keys in front of values, can
-be cut into parts of any size. Which row each element of a part is comes out by moving numbers as the graph
-moves channels.
+(queries keys values) of each head, or are cut on an axis of three, the heads of all three are one axis. Then
+keys cannot have fewer. The same rows in the order queries, keys, values can be cut into parts of any size.
+Channel numbers that are moved as the graph moves channels tell the row of each element of a part.
 """
 
 from __future__ import annotations
@@ -27,14 +26,17 @@ from growc.passes.roles.name_axes import Roles
 
 
 def packed_heads(axes: Axes, roles: Roles) -> list[Packed]:
-    """Every attention whose heads have to be put apart before key/value heads can be averaged."""
+    """Every attention whose parts must be separated before key/value heads can be averaged."""
     flow = Flow(axes)
     found = (_packed(flow, attention) for attention in roles.attention if attention.heads)
     return [one for one in found if one is not None]
 
 
 def _packed(flow: Flow, attention: Attention) -> Packed | None:
-    """The projection that makes queries, keys and values of one attention, in an order that ties them."""
+    """The packing of the projection that makes queries, keys and values, in an order that ties their heads.
+
+    None where there is no such projection.
+    """
     places, projection = shared_projection(flow, attention)
     if projection is None or len(places) < len(attention.operands):
         return None
@@ -43,7 +45,7 @@ def _packed(flow: Flow, attention: Attention) -> Packed | None:
 
 
 def ancestors(value: Value | None) -> set[Value]:
-    """A value and all that its elements are made of."""
+    """A value, and all values that its elements are made of."""
 
     def unknown(values: Iterable[Value | None]) -> Iterator[Value]:
         yield from (v for v in values if v is not None and v.known is None)
@@ -52,7 +54,10 @@ def ancestors(value: Value | None) -> set[Value]:
 
 
 class _Cone:
-    """What is made of a projection by moving its channels. `numbers`: which of them stand where."""
+    """The values that are made of a projection by moving its channels.
+
+    `numbers`: for each value, the number of the element of the projection at every place.
+    """
 
     def __init__(self, flow: Flow, made: Value, above: Sequence[set[Value]]) -> None:
         self.flow, self.above, self.top = flow, above, _biased(flow, made)
@@ -63,19 +68,26 @@ class _Cone:
         self.numbers: dict[Value, Ints] = {self.top: np.arange(int(np.prod(shape))).reshape(shape)}
         for node in flow.axes.graph.nodes:
             if node.input(0) in self.numbers:
-                found = moved(flow.axes.graph, node, self.numbers[node.required(0)], self.point)
-                self.numbers.update(zip(node.outputs, found, strict=False))
+                outputs = moved(flow.axes.graph, node, self.numbers[node.required(0)], self.point)
+                self.numbers.update(zip(node.outputs, outputs, strict=False))
 
     def packed(self) -> Packed | None:
-        """The parts; None where they cannot be told, or are cut off the whole axis as they are."""
-        held = {value: frozenset((n % self.width).reshape(-1).tolist()) for value, n in self.numbers.items()}
-        own = [self.reached(role, held) for role in range(len(self.above))]
-        if sum(map(len, own)) != self.width or len(frozenset().union(*own)) != self.width:
+        """The parts; None where they cannot be found, or are cut off the whole axis already."""
+        channels_of_value = {
+            value: frozenset((n % self.width).reshape(-1).tolist()) for value, n in self.numbers.items()
+        }
+        channels_of_role = [self.reached(role, channels_of_value) for role in range(len(self.above))]
+        if (
+            sum(map(len, channels_of_role)) != self.width
+            or len(frozenset().union(*channels_of_role)) != self.width
+        ):
             return None
-        cuts = [self.cuts(mine, held) for mine in own]
-        if any(len(found) != 1 for found in cuts) or not self.alone(own, held):
+        cuts = [self.cuts(mine, channels_of_value) for mine in channels_of_role]
+        if any(len(first_cuts) != 1 for first_cuts in cuts) or not self.alone(
+            channels_of_role, channels_of_value
+        ):
             return None
-        values = [found[0] for found in cuts]
+        values = [first_cuts[0] for first_cuts in cuts]
         whole = self.last_whole(values)
         parts = [part for value in values if (part := self.last_part(value, whole)) is not None]
         before = [self.numbers[maker.required(0)] for maker in makers(values)]
@@ -86,22 +98,22 @@ class _Cone:
         return Packed(whole, tuple(p for p, _ in parts), tuple(rows for _, rows in parts), tuple(uses))
 
     def reached(self, role: int, held: dict[Value, frozenset[int]]) -> frozenset[int]:
-        """The channels that come to queries, keys or values."""
+        """The channels that reach queries, keys or values, by the number of the role."""
         ends = [v for v in held if v in self.above[role] and self.leaves_here(v, role)]
         return frozenset().union(*(held[v] for v in ends))
 
     def leaves_here(self, value: Value, role: int) -> bool:
-        """Whether anything but moving is done to a value on its way."""
+        """Whether some operator on the way does more to a value than move its elements."""
         users = [node for node, _ in value.users if any(out in self.above[role] for out in node.outputs)]
         return not users or any(out not in self.numbers for node in users for out in node.outputs)
 
     def cuts(self, mine: frozenset[int], held: dict[Value, frozenset[int]]) -> list[Value]:
-        """The first values that have all of a part, and nothing else."""
-        made = [(v, v.producer) for v in held if v is not self.top and held[v] <= mine]
-        return [v for v, node in made if node is not None and not held[node.required(0)] <= mine]
+        """The first values on the way that have only channels of one part."""
+        moved_values = [(v, v.producer) for v in held if v is not self.top and held[v] <= mine]
+        return [v for v, node in moved_values if node is not None and not held[node.required(0)] <= mine]
 
     def alone(self, own: Sequence[frozenset[int]], held: dict[Value, frozenset[int]]) -> bool:
-        """Whether what has channels of several parts is only moved."""
+        """Whether values with channels of several parts are only moved."""
         outputs = set(self.flow.axes.graph.outputs)
         mixed = [v for v, channels in held.items() if not any(channels <= mine for mine in own)]
         users = (node for v in mixed for node, _ in v.users if not node.has(SIZES))
@@ -119,24 +131,27 @@ class _Cone:
         return whole[-1]
 
     def last_part(self, value: Value, whole: Value) -> tuple[PackedPart, Ints] | None:
-        """How a part lies before anything but moving is done to it: behind all cuts that do not matter."""
-        found, following = self.part(value, whole), _only_user(value)
-        given = value in self.flow.axes.graph.outputs
-        if given or following is None or following.outputs[0] not in self.numbers:
-            return found
-        return self.last_part(following.outputs[0], whole) or found
+        """The layout and rows of the last value on the way that is only moved."""
+        part, following = self.part(value, whole), _only_user(value)
+        is_output = value in self.flow.axes.graph.outputs
+        if is_output or following is None or following.outputs[0] not in self.numbers:
+            return part
+        return self.last_part(following.outputs[0], whole) or part
 
     def part(self, value: Value, whole: Value) -> tuple[PackedPart, Ints] | None:
-        """How a part lies, and its rows; None where its axes are no axes of the whole and factors of rows."""
+        """The layout of a part, and its rows.
+
+        None where its axes are not the axes of the whole and factors of its rows.
+        """
         lead = self.numbers[whole].shape[:-1]
         place = np.argsort(self.numbers[whole].reshape(-1))[self.numbers[value]]
         coordinates = [*np.unravel_index(place // self.width, lead), place % self.width] if lead else [place]
         order: list[int] = []
         sizes: list[int] = []
         for axis, size in enumerate(value.sizes or ()):
-            along = [c for c, own in enumerate(coordinates) if _varies(own, axis)]
-            alike = [c for c, n in enumerate((whole.sizes or ())[:-1]) if n == size and c not in order]
-            front = [c for c in alike if c in along or (not along and lead[c] == 1)]
+            along = [c for c, coordinate in enumerate(coordinates) if _varies(coordinate, axis)]
+            same_size = [c for c, n in enumerate((whole.sizes or ())[:-1]) if n == size and c not in order]
+            front = [c for c in same_size if c in along or (not along and lead[c] == 1)]
             if len(along) > 1 or (not front and len(set(size)) > 1):
                 return None
             order.append(front[0] if front else len(lead) + len(sizes))
@@ -151,23 +166,25 @@ class _Cone:
         return (PackedPart(value, tuple(sizes), tuple(order)), rows) if same else None
 
     def uses(self) -> list[tuple[Value, int]] | None:
-        """The weights that make the channels; None where anything else has them, or reads them."""
+        """The weights that make the channels, each with their axis; None where others have or read them."""
         axes, space = self.flow.axes, find(self.flow.axes.of(self.top)[-1])
         bears = {v for v, spaces in axes.spaces.items() if any(find(s) is space for s in spaces)}
-        found = []
+        uses = []
         for use in axes.graph.uses():
-            own = [k for k, s in enumerate(axes.of(use)) if find(s) is space]
-            if len(own) > 1 or (own and (use.weight is None or use.weight.stored is not None)):
+            matching_axes = [k for k, s in enumerate(axes.of(use)) if find(s) is space]
+            if len(matching_axes) > 1 or (
+                matching_axes and (use.weight is None or use.weight.stored is not None)
+            ):
                 return None
-            found += [(use, own[0])] if own else []
+            uses += [(use, matching_axes[0])] if matching_axes else []
         users = [node for v in bears if v not in self.numbers for node, _ in v.users]
         inside = all(out in bears for node in users if not node.has(SIZES) for out in node.outputs)
-        given = bears & {*axes.graph.outputs, *axes.graph.inputs}
-        return found if inside and not given else None
+        at_the_boundary = bears & {*axes.graph.outputs, *axes.graph.inputs}
+        return uses if inside and not at_the_boundary else None
 
 
 def _only_user(value: Value) -> Node | None:
-    """The only operator with one result that uses a value, and its sizes."""
+    """The only operator that uses a value and its sizes, if it has one result; else None."""
 
     def counts(node: Node) -> bool:
         return all(out.known is not None for out in node.outputs)
@@ -186,12 +203,12 @@ def _varies(numbers: Ints, axis: int) -> bool:
 
 
 def _biased(flow: Flow, value: Value) -> Value:
-    """A product behind the operators that change its elements by numbers of the model."""
+    """The last value behind a product through elementwise operators with numbers of the model."""
     while len(value.users) == 1:
         [(node, _)] = value.users
         others = [v for v in node.operands if v is not value]
-        alike = len(node.outputs) == 1 and node.outputs[0].sizes == value.sizes
-        if not alike or node.has(VIEW, TURN) or not others or not all(v in flow.static for v in others):
+        keeps_shape = len(node.outputs) == 1 and node.outputs[0].sizes == value.sizes
+        if not keeps_shape or node.has(VIEW, TURN) or not others or not all(v in flow.static for v in others):
             break
         value = node.outputs[0]
     return value
