@@ -1,1 +1,1 @@
-"""Values that would break a claim: poles beside zeros, jumps, numbers below zero, casts to fewer digits."""
+"""Checks for values that make a result inexact: poles, jumps, negative numbers, casts to fewer digits."""

@@ -1,13 +1,14 @@
-"""Whether zeros hide what they are multiplied with: zero times a number is zero, times infinity it is not.
+"""The check that units are finite where they meet a zero: zero times a number is zero, zero times infinity
+not.
 
-Needs: solved states, and where units go. Gives: gaps where a unit that is no copy may be infinite or no
-number, and meets a zero or is contracted. Nothing is done in models without a function that has a pole or a
-domain (growc.passes.dataflow.images).
+Needs: solved states, and the flows of units. Gives: gaps where a unit that is no copy may be infinite or NaN,
+and meets a zero or is contracted. Models without a function that has a pole or a domain need no check
+(growc.passes.dataflow.images).
 
-A weight is any number that no such function minds. A unit that weights make of activations, and a mean of
-units, take no value on more than a null set. Means of what lies in an interval lie in it, so they are in the
-domain of a function if all units are; so is what increasing functions make of them, since it lies between
-what they make of the units.
+A weight is assumed to be a number in the domain of all such functions. A unit that weights make of
+activations, and a mean of units, take any one value on a null set at most. Means of numbers in an interval
+lie in it, so they are in the domain of a function if all units are. So are increasing functions of means,
+since they lie between those of the units.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ def infinite(solution: Solution, carriers: set[Value]) -> list[Gap]:
     flows = solution.links.flows
     if not any(flow.bare or has_pole(flow.node) for flow in flows):
         return []
-    found = _Finite(solution, carriers)
+    finite = _Finite(solution, carriers)
     for flow in flows:
-        found.through(flow)
+        finite.through(flow)
     for link in solution.links.links:
         if link.kind == "pair":
-            found.contracted(link)
-    return list(dict.fromkeys(found.gaps))
+            finite.contracted(link)
+    return list(dict.fromkeys(finite.gaps))
 
 
 class _Finite:
@@ -47,13 +48,13 @@ class _Finite:
         self.solution, self.carriers = solution, carriers
         self.ranges: dict[Var, Range] = {}
         self.sources: dict[Var, Node] = {}
-        """Where a unit became wild."""
+        """The node at which a unit of a variable first became wild."""
         self.between: dict[Var, Bools] = {}
-        """Which units lie between the least and the largest of the source's, at every place."""
+        """The units that lie between the least and the largest unit of the source, at every place."""
         self.gaps: list[Gap] = []
 
     def of(self, var: Var) -> Range:
-        """The range of a variable: that of a weight or an input where no operator made it."""
+        """The range of a variable. Where no operator made one, it is that of a weight or an input."""
         if var not in self.ranges:
             root = self.solution.links.root(var)
             state = self.solution.given_up.get(root, self.solution.of(var))
@@ -61,69 +62,71 @@ class _Finite:
             owner = self.solution.links.owner[var]
             motion = STILL if owner in self.carriers else MOVES
             weight = None if owner is None else owner.unmoved.weight
-            made = Range.anything(state.size, motion)
+            interval = Range.anything(state.size, motion)
             if weight is not None and sum(d > 1 for d in weight.shape) < 2:
                 primal = self.solution.verbs[root] == PRIMAL
-                zeros = zeros | (state.junk & primal)  # of what is drawn these are zero
-                made = _averaged(made, weight, state) if primal and state.mean.any() else made
-            self.ranges[var] = made.put(zeros, 0.0, 0.0, STILL)
+                zeros = zeros | (state.junk & primal)  # new elements of vectors are zero, not drawn
+                interval = _averaged(interval, weight, state) if primal and state.mean.any() else interval
+            self.ranges[var] = interval.put(zeros, 0.0, 0.0, STILL)
         return self.ranges[var]
 
     def through(self, flow: Flow) -> None:
-        """What an operator makes of its operands, with what is known of the states behind it."""
-        given = {i: self.of(v) for i, v in flow.sources.items()}
-        if not given or any(v in self.ranges for v in flow.targets):
+        """Set the ranges of an operator's results, from its operands and the states of the results."""
+        ranges = {i: self.of(v) for i, v in flow.sources.items()}
+        if not ranges or any(v in self.ranges for v in flow.targets):
             return
         states = [self.solution.of(v) for v in flow.sources.values()]
         between = [self.lies_between(v) for v in flow.sources.values()]
         domain = np.logical_and.reduce(
             [
                 s.copies | (b & _beside_zero(x))
-                for s, b, x in zip(states, between, given.values(), strict=True)
+                for s, b, x in zip(states, between, ranges.values(), strict=True)
             ]
         )
         laws = flow.node.laws
         if len(between) == 1 and (laws.increasing or laws.clamp is not None):
             self.between |= dict.fromkeys(flow.targets, between[0])
-        made = self.made(flow, given)
-        made = image(flow.node, given, domain) if made is None else made
+        result = self.made(flow, ranges)
+        result = image(flow.node, ranges, domain) if result is None else result
         for target in flow.targets:
             state = self.solution.of(target)
-            if len(made.low) != state.size:
+            if len(result.low) != state.size:
                 return
-            if (made.wild & state.zeros).any():
+            if (result.wild & state.zeros).any():
                 self.gap(flow.node, target, flow)
-            units = state.copies | ((state.mean != 0) & (made.motion != STILL))
-            known = made.put(state.zeros, 0.0, 0.0, STILL).put(units, -np.inf, np.inf, MOVES)
+            units = state.copies | ((state.mean != 0) & (result.motion != STILL))
+            known = result.put(state.zeros, 0.0, 0.0, STILL).put(units, -np.inf, np.inf, MOVES)
             self.ranges[target] = known
             if known.wild.any():
                 first = next((self.sources[v] for v in flow.sources.values() if v in self.sources), flow.node)
                 self.sources[target] = first
 
     def lies_between(self, var: Var) -> Bools:
-        """Which units are copies or means, or follow from these by increasing functions."""
+        """The units that are copies or means, or increasing functions of these."""
         state = self.solution.of(var)
         units: Bools = state.copies | ((state.mean != 0) & (self.of(var).motion != STILL))
         return np.logical_or(units, self.between.get(var, False))
 
     def made(self, flow: Flow, given: dict[int, Range]) -> Range | None:
-        """What is not elementwise: what weights make, and norms over other axes."""
+        """The range of results of weights, and of norms over other axes; None for elementwise operators."""
         owners = [self.solution.links.owner[v] for i, v in flow.sources.items() if i < 2]
-        one = next(iter(given.values()))
+        first_range = next(iter(given.values()))
         if flow.bare is not None:
-            return Range.anything(len(one.low)).bad(one.wild | one.flat(centred=flow.bare.centred))
+            return Range.anything(len(first_range.low)).bad(
+                first_range.wild | first_range.flat(centred=flow.bare.centred)
+            )
         if flow.treatment == "contract" and len(owners) == 1 and owners[0] in self.carriers:
-            return replace(Range.anything(len(one.low), MOVES), wild=one.wild)
+            return replace(Range.anything(len(first_range.low), MOVES), wild=first_range.wild)
         return None
 
     def contracted(self, link: Link) -> None:
-        """Whatever stands opposite a wild unit, the sum is no number."""
+        """Record a gap where a contraction sums over a wild unit: the sum is not finite."""
         for var in link.sources:
             if self.of(var).wild.any() and link.node is not None:
                 self.gap(link.node, var, None)
 
     def gap(self, node: Node, var: Var, flow: Flow | None) -> None:
-        """Say that a unit may be infinite where it meets a zero."""
+        """Record a gap: a unit may be infinite where it meets a zero."""
         stage, links = self.solution.stage, self.solution.links
         mapped = find(links.atoms[var]) in stage.requests
         axis = stage.axis if mapped else "an axis"
@@ -135,7 +138,10 @@ class _Finite:
 
 
 def _averaged(made: Range, weight: Weight, state: IndexMap) -> Range:
-    """Rows of a stored vector that are means of all its elements or of some, which symmetry may make zero."""
+    """The range where rows of a stored vector are means of all its elements, or of some.
+
+    Symmetry may make a mean of some elements zero.
+    """
     stored, rows = wide(weight.read()).real.reshape(-1), state.mean != 0
     if len(stored) == state.source:
         return made.put(rows, stored.mean() * state.mean, stored.mean() * state.mean, STILL)
@@ -143,5 +149,5 @@ def _averaged(made: Range, weight: Weight, state: IndexMap) -> Range:
 
 
 def _beside_zero(units: Range) -> Bools:
-    """Which units, between others that are not zero, are not zero but on a null set."""
+    """The units that are zero on a null set only, if they lie between units that are not zero."""
     return np.asarray((units.motion == MOVES) | (units.low >= 0) | (units.high <= 0))

@@ -1,8 +1,8 @@
-"""Zeros that are zero up to rounding, and functions that tell: sign(0) = 0, sign(1e-9) = 1.
+"""Zero units that are zero up to rounding, and functions with a jump there: sign(0) = 0, sign(1e-9) = 1.
 
-Needs: solved states. Gives: gaps for functions with a jump at zero that see new units of zeros. They count
-where a statement draws noise: balanced noise on what reads copies cancels up to rounding, and may stand in
-the rows that make units of zeros.
+Needs: solved states. Gives: gaps for functions with a jump at zero that read new units of zeros. They count
+where a statement draws noise. Balanced noise in weights that read copies cancels up to rounding only, and may
+be in the rows that make zero units.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from growc.plans.plan import Gap
 
 
 def jumps(solution: Solution) -> Iterator[Gap]:
-    """The gaps, one for each function."""
+    """Yield the gaps, one for each function."""
     for flow in solution.links.flows:
         jumps = flow.node.has(JUMP) or (flow.node.has(SAME) and flow.node.outputs[0].dtype == "bool")
         if jumps and any(solution.of(var).zeros.any() for var in flow.sources.values()):

@@ -1,8 +1,8 @@
-"""Casts to fewer digits: they round what is scaled in other places than what is not.
+"""Casts to fewer digits: they round a scaled number at another digit than the original.
 
-Needs: solved states. Gives: gaps where units that are no copies times a power of two are rounded to fewer
-digits than any factor on their axis has. Where such a weight itself has as few, that lies under the model's
-own rounding.
+Needs: solved states. Gives: gaps where units that are not copies times a power of two are rounded to fewer
+digits than any factor on their axis has. If a factor has as few digits itself, the rounding is no worse than
+the model's own.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from growc.passes.solving.solution import Solution
 from growc.plans.plan import Gap
 
 EXACT = 99
-"""More binary digits than any type has."""
+"""A number of binary digits above that of any type."""
 
 
 def narrowed(solution: Solution) -> Iterator[Gap]:
-    """The gaps, one for each cast."""
+    """Yield the gaps, one for each cast."""
     casts = list(_casts(solution.links))
     if not casts:
         return
-    digits, met = _digits(solution.links), means_are_met(solution)
+    digits, with_means = _digits(solution.links), means_are_met(solution)
     for node, variables in casts:
         dtype = node.outputs[0].dtype
         rounded = (v for v in variables if FORMATS[dtype].bits < digits.get(_atom(solution.links, v), 0))
-        if any(_rounds_otherwise(solution.of(v), met) for v in rounded):
+        if any(_rounds_otherwise(solution.of(v), with_means) for v in rounded):
             cause = f"it rounds to {dtype} units that are means, or multiples other than by powers of two"
             yield Gap.at(node, cause)
 
 
 def _casts(links: Links) -> Iterator[tuple[Node, Sequence[Var]]]:
-    """Casts to fewer digits, each with the variables whose states it rounds."""
+    """Yield the casts to fewer digits, each with the variables whose states it rounds."""
     norms = (link for link in links.links if link.kind == "norm")
     within = {node: link for link in norms for node in _interior(link) if _narrows(node)}
     for node in links.axes.graph.nodes if within else ():
@@ -53,42 +53,49 @@ def _casts(links: Links) -> Iterator[tuple[Node, Sequence[Var]]]:
 
 
 def _interior(link: Link) -> Collection[Node]:
-    """The nodes of a norm in pieces, which is one link."""
+    """The nodes of a norm in pieces; none for a norm that is one operator, or any other link."""
     return () if link.norm is None else link.norm.interior
 
 
 def _rounded(link: Link, cast: Node) -> Sequence[Var]:
-    """A cast in a norm rounds multiples of what the norm takes or gives, or a factor between the two."""
-    given = cast.inputs[0]
-    plain = given is not None and link.norm is not None and through_casts(given) is link.norm.source
-    return link.sources if plain else (*link.sources, *link.targets)
+    """The variables that a cast inside a norm rounds.
+
+    It rounds multiples of the norm's input or result, or a factor between the two.
+    """
+    operand = cast.inputs[0]
+    rounds_input = (
+        operand is not None and link.norm is not None and through_casts(operand) is link.norm.source
+    )
+    return link.sources if rounds_input else (*link.sources, *link.targets)
 
 
 def _narrows(node: Node) -> bool:
-    given = node.inputs[0] if node.has(SAME) else None
-    real = given is not None and {given.dtype, node.outputs[0].dtype} <= REAL
-    return real and not widens(node)
+    operand = node.inputs[0] if node.has(SAME) else None
+    is_real = operand is not None and {operand.dtype, node.outputs[0].dtype} <= REAL
+    return is_real and not widens(node)
 
 
 def _digits(links: Links) -> Mapping[Space, int]:
-    """How many binary digits the coarsest real factor on an axis has, by the axis' atom; EXACT where all that
-    is stored on it are summands.
+    """For each atom, the binary digits of the coarsest real factor on it.
+
+    EXACT where all stored tensors on it are summands.
     """
     treatments = {i.node: i.line.treatment for i in links.axes.instances}
-    found: dict[Space, int] = {}
+    bits_of_atom: dict[Space, int] = {}
     for (value, _), variables in links.variables.items():
         weight = value.weight
         if weight is None or weight.elements <= 1 or weight.dtype not in REAL:
             continue
         bits = FORMATS[weight.dtype].bits if _multiplies(value, treatments) else EXACT
         for atom in (_atom(links, v) for v in variables):
-            found[atom] = min(found.get(atom, EXACT), bits)
-    return found
+            bits_of_atom[atom] = min(bits_of_atom.get(atom, EXACT), bits)
+    return bits_of_atom
 
 
 def _multiplies(value: Value, treatments: Mapping[Node, str]) -> bool:
-    """Whether a weight is a factor, or a table. A summand may be far smaller than what is rounded, so that
-    its own last place says nothing of that.
+    """Whether a weight is a factor or a table, and not a summand.
+
+    A summand may be far smaller than the rounded number, so its last digit says nothing about that.
     """
     for node, place in value.users:
         treatment = treatments.get(node, "")
@@ -105,7 +112,7 @@ def _atom(links: Links, var: Var) -> Space:
 
 
 def means_are_met(solution: Solution) -> bool:
-    """Whether a norm or a reduction runs over units with means, or an output has any; all else reads none."""
+    """Whether a norm or a reduction runs over mean units, or an output has some. Nothing else reads them."""
     links = [link for link in solution.links.links if link.kind in ("norm", "statistic", "output", "state")]
     return any(solution.of(var).mean.any() for link in links for var in link.sources)
 

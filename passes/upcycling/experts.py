@@ -1,4 +1,4 @@
-"""What stands in mixtures that networks become: copies of the network, and routers that are drawn.
+"""The weights of mixtures that networks become: copies of the network, and new routers.
 
 Needs: a graph with mixtures (growc.passes.edits.Mixture), the statements. Gives: for every stored tensor of a
 mixture the steps that make it of the one network, at the moment of the statement.
@@ -11,7 +11,7 @@ mixture the steps that make it of the one network, at the moment of the statemen
 3. `in M parts`: experts c·M to c·M + M − 1 are one copy, of which the s-th has the units s·f/M to
    (s + 1)·f/M − 1. It has them in front, and the statement leaves the others out. M times its matrix reads
    them, since each part has the M-th part of the weight of a copy (He et al. 2024, virtual groups).
-4. A router is new: R ~ N(0, DEVIATION), whatever the statements before made of its rows. All parts of a copy
+4. A router is new: R ~ N(0, DEVIATION), Earlier statements have no effect on its rows. All parts of a copy
    have one row, so that they are chosen together.
 
 Every draw is keyed by the statement, the network, its layer, and the number of the tensor within it.
@@ -47,8 +47,10 @@ NAME = "experts"
 
 @dataclass(frozen=True)
 class Stacked:
-    """One use of a stored tensor of a mixture, and how it is made. spaces: of its axes. inner: of these, the
-    atom that counts the network's units, if one does. draws: of the tensor; drawn_units: of the network.
+    """One use of a stored tensor of a mixture, with the steps that make the tensor.
+
+    spaces: of its axes. inner: the atom in them that counts the network's units, if there is one. draws: for
+    the tensor. drawn_units: for all tensors of the network.
     """
 
     use: Value
@@ -65,7 +67,7 @@ class Stacked:
         return self.mark.statement
 
     def steps(self, sizes: Sizes) -> Iterator[AxisStep]:
-        """Give what is done to the tensor, whose axes have these sizes by then."""
+        """Yield the steps of the tensor. sizes: of its axes before them."""
         assert self.use.weight is not None
         order = self.use.weight.order
         assert order is not None
@@ -85,7 +87,7 @@ class Stacked:
         return parts_of(self.statement)
 
     def routed(self, axis: int, count: int, rows: int) -> Iterator[AxisStep]:
-        """Give the steps of a router: rows that are drawn, the same for all parts of a copy."""
+        """Yield the steps of a router. Its rows are drawn, and all parts of a copy have the same."""
         copies = count // self.parts
         none = np.zeros(count, dtype=np.int64)
         yield self.step(axis, LeafStep(1, none[:copies], np.ones(copies), none[:copies]))
@@ -100,7 +102,7 @@ class Stacked:
         return AxisStep(axis, Layout("leaf", (), leaf), "makes", NAME)
 
     def within(self, count: int, sizes: Sizes) -> Within | None:
-        """Give the units of every expert: its part of the network's in front, some of which are drawn."""
+        """The units of every expert: its part of the network's in front, some of them drawn."""
         if self.inner is None or (not self.statement.reset and self.parts == 1):
             return None
         axis = next(k for k, space in enumerate(self.spaces) if self.inner in atoms_of([space]))
@@ -133,7 +135,7 @@ class Stacked:
         return sum(size > 1 for size in weight.stored_shape) > 1
 
     def noise(self, count: int) -> Noise | None:
-        """Give what tells copies apart: nothing for vectors."""
+        """The noise on copies; None for a vector, or where the statement asks for none."""
         if not self.statement.noise or not self.is_matrix:
             return None
         rows = np.arange(count) > 0
@@ -141,7 +143,7 @@ class Stacked:
 
 
 def moved_units(units: Ints, order: Ints) -> Ints:
-    """Where the elements of an axis come from, whose units take another order in each row.
+    """Where the elements of an axis come from, if its units take another order in each row.
 
     units: for each element its unit, -1 for none. order: shape (rows, units), the unit that each place takes.
     An element keeps its number among those of its unit.
@@ -154,15 +156,15 @@ def moved_units(units: Ints, order: Ints) -> Ints:
 
 
 def stacked(c: Request) -> list[Stacked]:
-    """How the stored tensors of all mixtures are made. Raises GrowError (G304)."""
-    said = {b.number: b for b in c.statements}
+    """The stored tensors of all mixtures, with their statements and draws. Raises GrowError (G304)."""
+    bound_by_number = {b.number: b for b in c.statements}
     inner = set(atoms_of(s for axis in c.roles.axes.get("ffn", ()) for s in axis.spaces))
     stacks = []
     for use in c.graph.uses():
         mark = None if use.weight is None else use.weight.upcycled
         if mark is None:
             continue
-        bound = said[mark.statement]
+        bound = bound_by_number[mark.statement]
         statement = bound.statement
         assert isinstance(statement, ast.Upcycle)
         seed = 0 if statement.seed is None else evaluate(statement.seed, lambda size: 0)

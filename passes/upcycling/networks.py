@@ -1,7 +1,7 @@
-"""Which networks statements make mixtures of, and of how many experts.
+"""The networks that statements turn into mixtures, and their numbers of experts.
 
 Needs: the statements, the analysed model. Gives: a `Mixture` for every network that a statement names. Raises
-GrowError (G302, G304, G307) where there is none, or one cannot have copies side by side.
+GrowError (G302, G304, G307) where there is none, or one cannot become a stack of copies.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from growc.resolve.bound import Bound
 
 
 def mixtures(c: Analysis, asked: Sequence[Bound]) -> list[Mixture]:
-    """What every network becomes that statements make mixtures of. Raises GrowError (G302, G304, G307)."""
+    """The mixtures that statements make of networks. Raises GrowError (G302, G304, G307)."""
     if not asked:
         return []
     experts = [space for axis in c.roles.axes.get("experts", ()) for space in axis.spaces]
-    networks, found, taken = Networks(c.axes, experts), list[Mixture](), dict[Value, Bound]()
+    networks, mixtures_in_order, taken = Networks(c.axes, experts), list[Mixture](), dict[Value, Bound]()
     for bound in asked:
         statement = bound.statement
         assert isinstance(statement, ast.Upcycle)
@@ -51,8 +51,8 @@ def mixtures(c: Analysis, asked: Sequence[Bound]) -> list[Mixture]:
                 related = ((taken[network.gives].statement.span, "the first one"),)
                 raise GrowError(Diagnostic("G304", message, statement.span, related=related))
             taken[network.gives] = bound
-            found.append(Mixture(bound.number, number, network, count, top, parts))
-    return found
+            mixtures_in_order.append(Mixture(bound.number, number, network, count, top, parts))
+    return mixtures_in_order
 
 
 def parts_of(statement: ast.Upcycle) -> int:
@@ -61,9 +61,7 @@ def parts_of(statement: ast.Upcycle) -> int:
 
 
 def in_order(bound: Bound, statements: Sequence[Bound]) -> None:
-    """Raise GrowError (G304) where something above a statement moves what its scope counts, or says how many
-    experts there are.
-    """
+    """Raise GrowError (G304) where an earlier statement moves the layers of a scope, or resizes experts."""
     for other in statements:
         above = other.number < bound.number
         counts = any(isinstance(scope, ast.LayerScope) for scope in bound.scopes)
