@@ -1,1 +1,1 @@
-"""Plans as pure data: what becomes of each weight, and how that is executed."""
+"""Plans as pure data: the steps of each weight, and their execution."""

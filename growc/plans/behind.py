@@ -1,6 +1,4 @@
-"""Work of a thread of its own, in order, a few pieces behind who asks for it: what is written while more is
-computed.
-"""
+"""Work in a second thread, in order, a few pieces behind the caller: writing while more is computed."""
 
 from __future__ import annotations
 
@@ -12,15 +10,15 @@ from functools import partial
 from typing import Self
 
 PIECES = 4
-"""So many pieces at most wait to be done."""
+"""The largest number of pieces that wait to be done."""
 UNSYNCED = 64 << 20
-"""After so many bytes a file is taken to the disk."""
+"""Bytes written to a file before it is synced to the disk."""
 
 
 class Behind:
-    """As a context manager it is done with all of them when it is left.
+    """A queue of pieces of work. As a context manager, it waits for all pieces at the end.
 
-    Errors of a piece are raised where a later one is asked for, or at the end.
+    The error of a piece is raised where a later one is asked for, or at the end.
     """
 
     def __init__(self) -> None:
@@ -34,26 +32,26 @@ class Behind:
             self.wait()
 
     def wait(self) -> None:
-        """Until all that was asked for is done."""
+        """Wait until all pieces are done."""
         while self.pending:
             self.pending.popleft().result()
 
     def ask(self, piece: Callable[[], None]) -> None:
-        """Do this after what was asked for before."""
+        """Do this piece after all pieces before it."""
         self.pending.append(self.pool.submit(piece))
         if len(self.pending) > PIECES:
             self.pending.popleft().result()
 
 
 class ToDisk(Behind):
-    """Takes files to the disk while more is written: little is left to the sync that waits for all."""
+    """Syncs files to the disk while more is written, so that the last sync has little left to do."""
 
     def __init__(self) -> None:
         super().__init__()
         self.since: dict[int, int] = {}
 
     def wrote(self, handle: int, count: int) -> None:
-        """So many bytes were written into an open file."""
+        """Note that `count` bytes were written to an open file; sync it after UNSYNCED bytes."""
         self.since[handle] = self.since.get(handle, 0) + count
         if self.since[handle] >= UNSYNCED:
             self.since[handle] = 0

@@ -1,7 +1,6 @@
-"""Executing the plan of one weight: array in, array out, or block by block.
+"""The execution of the plan of one weight: on a whole array, or block by block.
 
-A result is computed by blocks of rows (growc.plans.rows), so that nothing as large as the tensor stands in
-between.
+A result is computed by blocks of rows (growc.plans.rows), so that no intermediate is as large as the tensor.
 """
 
 from __future__ import annotations
@@ -21,18 +20,20 @@ from growc.plans.rows import Flat, Rows, as_rows, choice, stored
 from growc.recipe.fills import new_units
 
 Read = Callable[[str], Array]
-"""The source's tensor of a name."""
+"""Gives the source's tensor with a name."""
 
 SMALL = 1e-6
-"""What is shorter, relative to the longest of its kind, is what rounding left."""
+"""The relative length below which a direction counts as zero: it is only rounding error.
+
+The length is relative to the longest direction of the tensor."""
 CHUNK = 1 << 17
-"""So many numbers are added up at once."""
+"""The count of numbers that are added up at once."""
 
 
 def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
     """The new values of a weight, in its own element type. `source` has shape `plan.before`.
 
-    16-bit numbers are computed in float32 and rounded once. `read` brings what `read_for` names.
+    16-bit numbers are computed in float32 and rounded once. `read` gives the tensors that `read_for` names.
     """
     if plan.literal is None and not plan.changed:
         return source
@@ -40,8 +41,9 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
 
 
 def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) -> Rows:
-    """The same values by rows, which are computed when they are asked for; a number is a row. A source may be
-    known by its rows, too.
+    """The new values of a weight by rows, which are computed on demand. A single number is a row.
+
+    The source may be given by its rows, too.
     """
     if plan.literal is not None:
         return stored(np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after))
@@ -68,7 +70,7 @@ def _stepped(
     computed: bool = True,
     deviation: Deviation | None = None,
 ) -> Rows:
-    """A tensor with its shift after some steps; 16-bit numbers as float32, where they are computed with."""
+    """A tensor with its shift after some steps. With `computed`, 16-bit numbers become float32."""
     std = deviation or Deviation(partial(_deviation, source))
     rows = as_rows(source)
     if computed and source.dtype.itemsize == 2 and source.dtype.kind not in "iu":
@@ -88,20 +90,21 @@ def _stepped(
 def _along(
     step: AxisStep, rows: Rows, other: Rows | None, std: Deviation, factors: Mapping[str, Floats]
 ) -> Rows:
-    """The rows after a step. New units come from `other`, if it is given: it takes the same step."""
+    """The rows after a step. If `other` is given, new units come from it, after the same step."""
     new = None if other is None else new_units(step.layout.as_map())
     if step.axis:
         return across(step, rows, std, factors, other, new)
     first = FirstAxis(std, factors)
-    made = first.along(step.layout, rows)
+    result = first.along(step.layout, rows)
     if other is None or new is None:
-        return made
-    return choice(made, first.along(step.layout, other), new)
+        return result
+    return choice(result, first.along(step.layout, other), new)
 
 
 def _deviation(source: Array | Rows) -> tuple[float, float]:
-    """Its mean (of complex numbers, of their real parts) and its standard deviation in double precision, as
-    numpy computes them of the whole.
+    """The mean and the standard deviation of a source in double precision, as numpy computes them.
+
+    The mean of complex numbers is that of their real parts.
     """
     if source.dtype.kind == "c":
         whole = wide(source.whole() if isinstance(source, Rows) else np.asarray(source))
@@ -112,7 +115,7 @@ def _deviation(source: Array | Rows) -> tuple[float, float]:
 
 
 def _sum(flat: Flat, start: int, stop: int, term: Callable[[Floats], Floats]) -> float:
-    """Terms added up in the order of numpy: by halves, whose length is a multiple of eight."""
+    """The sum of terms, added up in the order of numpy: by halves, whose length is a multiple of eight."""
     if stop - start <= CHUNK:
         return float(np.add.reduce(term(wide(flat.read(start, stop)))))
     half = (stop - start) // 2
@@ -121,25 +124,26 @@ def _sum(flat: Flat, start: int, stop: int, term: Callable[[Floats], Floats]) ->
 
 
 def _normed(normed: Normed, read: Read | None) -> Array:
-    """Direction or length of what becomes of direction · length / ‖direction‖.
+    """The direction or the length of direction · length / ‖direction‖ after the steps of this weight.
 
-    The direction is as long as the steps by themselves make it, and points where they let it: copies are
-    copies. Where that has no length it is as long as the longest, and where the weight is zero, length is.
+    The new direction has the length, and if possible the sign, that the steps alone give the old direction:
+    copies stay copies. Where that length is zero, it is as long as the longest. Where the weight is zero, the
+    new length is zero.
     """
     direction, length = (_read(read, n).astype(np.float64) for n in (normed.direction, normed.length))
     before = _norm(direction, normed.axes)
     factor = 0.0 if normed.zero else length.reshape(before.shape) / before
     plain = _stepped(normed.steps, direction, read, 0.0).whole()
     weight = _stepped(normed.steps, direction * factor, read, 0.0).whole()
-    size, own = _norm(weight, normed.axes), _norm(plain, normed.axes)
+    weight_size, plain_size = _norm(weight, normed.axes), _norm(plain, normed.axes)
     sign = np.where((weight * plain).sum(normed.axes, keepdims=True) < 0, -1.0, 1.0)
     if normed.part == "length":
-        return sign * size
-    longest = own.max(initial=0.0) or 1.0
-    lost = own <= SMALL * longest
-    towards = np.where(size > 0, sign * weight, np.where(lost, 1.0, plain))
-    found: Array = towards / _norm(towards, normed.axes) * np.where(lost, longest, own)
-    return found
+        return sign * weight_size
+    longest = plain_size.max(initial=0.0) or 1.0
+    lost = plain_size <= SMALL * longest
+    vector = np.where(weight_size > 0, sign * weight, np.where(lost, 1.0, plain))
+    rescaled: Array = vector / _norm(vector, normed.axes) * np.where(lost, longest, plain_size)
+    return rescaled
 
 
 def _norm(array: Array, axes: tuple[int, ...]) -> Array:
@@ -153,7 +157,7 @@ def _read(read: Read | None, name: str) -> Array:
 
 
 def stays_zero(plan: WeightPlan) -> bool:
-    """Whether all values of a weight are zero: what is drawn beside zeros is zero too."""
+    """Whether all values of a weight are zero. Numbers drawn beside zeros are zero too."""
     leaves = (leaf for step in plan.steps for leaf in leaf_steps(step.layout))
     rule = (
         plan.literal is not None or plan.normed is not None or plan.shift or any(s.next for s in plan.steps)
@@ -174,29 +178,29 @@ def _moves(step: AxisStep) -> bool:
 
 
 def factors_of(step: AxisStep) -> set[str]:
-    """The tensors by whose elements a step multiplies what it takes means of."""
+    """The tensors whose elements multiply the rows that a step takes means of."""
     return {leaf.factors for leaf in leaf_steps(step.layout) if leaf.factors}
 
 
 def read_for(plan: WeightPlan) -> set[str]:
-    """The tensors that executing a plan asks `read` for."""
+    """The names of the tensors that executing a plan asks `read` for."""
     if plan.normed is None:
         return read_beside(plan.steps)
     return read_beside(plan.normed.steps) | {plan.normed.direction, plan.normed.length}
 
 
 def read_beside(steps: Sequence[AxisStep]) -> set[str]:
-    """The other tensors that executing steps reads."""
-    found: set[str] = set()
+    """The names of the other tensors that executing steps reads."""
+    names: set[str] = set()
     for step in steps:
-        found |= factors_of(step)
+        names |= factors_of(step)
         if step.next is not None:
-            found |= {step.next.source} | read_beside(step.next.steps)
-    return found
+            names |= {step.next.source} | read_beside(step.next.steps)
+    return names
 
 
 def leaf_steps(layout: Layout) -> list[LeafStep]:
-    """All leaves of a layout, left to right."""
+    """The steps of all leaves of a layout, left to right."""
     if layout.step is not None:
         return [layout.step]
     return [s for p in layout.parts for s in leaf_steps(p)]

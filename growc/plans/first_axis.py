@@ -1,6 +1,6 @@
-"""Steps on the first axis of a tensor: which of its rows to read, and what becomes of them.
+"""Steps on the first axis of a tensor: the rows to read, and the new rows made of them.
 
-Needs: a layout, and the rows before it. Gives: the rows behind it.
+Needs: a layout, and the rows before it. Gives: the rows after it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,28 @@ from growc.plans.rows import BLOCK, Rows, joined, runs
 
 @dataclass(frozen=True)
 class FirstAxis:
-    """std: of the source. factors: tensors by name, which means are multiplied by, of shape (size, 1)."""
+    """The inputs of steps on the first axis, beside its rows.
+
+    std: the deviation of the source. factors: tensors by name that rows are multiplied by in means, of shape
+    (size, 1).
+    """
 
     std: Deviation
     factors: Mapping[str, Floats]
 
     def along(self, layout: Layout, rows: Rows, outer: int = 1, inner: int = 1, part: int = 0) -> Rows:
-        """A layout on the middle one of the factors (outer, size, inner) of rows, as `through` does it."""
+        """Apply a layout to the middle of the factors (outer, size, inner) of rows, as `through` does."""
         if layout.is_identity:
             return rows
         if layout.step is not None:
             leaf = Leaf(self, layout.step, rows, outer, inner, part)
             return Rows(outer * layout.after * inner, rows.rest, rows.dtype, leaf.read)
         if layout.kind == "sum":
-            at, pieces = 0, []
+            start, pieces = 0, []
             for i, p in enumerate(layout.parts):
-                cut = _cut(rows, layout.before * inner, at * inner, p.before * inner)
-                pieces.append(self.along(p, cut, outer, inner, part * 16 + i + 1))
-                at += p.before
+                segment = _cut(rows, layout.before * inner, start * inner, p.before * inner)
+                pieces.append(self.along(p, segment, outer, inner, part * 16 + i + 1))
+                start += p.before
             return joined(pieces, outer)
         for i, p in enumerate(layout.parts):
             before = outer * prod(q.after for q in layout.parts[:i])
@@ -50,13 +54,16 @@ class FirstAxis:
 
 
 def _cut(rows: Rows, size: int, at: int, length: int) -> Rows:
-    """Of each `size` rows so many from `at` on."""
+    """From each run of `size` rows, take `length` rows from `at` on."""
     return rows.at(rows.count // size * length, lambda own: own // length * size + at + own % length)
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A leaf on the middle one of the factors (outer, size, inner) of rows; of the layout it is a part."""
+    """A leaf on the middle of the factors (outer, size, inner) of rows.
+
+    part: the number of the leaf in its layout.
+    """
 
     axis: FirstAxis
     step: LeafStep
@@ -66,7 +73,7 @@ class Leaf:
     part: int
 
     def read(self, rows: Ints) -> Array:
-        """Some rows of the result."""
+        """The rows of the result with these numbers."""
         above, inner = np.divmod(rows, self.inner)
         outer, units = np.divmod(above, self.step.after)
         index = self.step.index[units]
@@ -76,30 +83,32 @@ class Leaf:
         else:
             copied = np.zeros((len(rows), *self.source.rest), self.source.dtype)
             copied[copies] = self.source.read(origins[copies])
-        beside = _Some(self, units, outer, inner)
-        made = filled(
-            self.step, units, copied.reshape(1, len(rows), self.source.width), beside, self.axis.std
+        others = _Some(self, units, outer, inner)
+        values = filled(
+            self.step, units, copied.reshape(1, len(rows), self.source.width), others, self.axis.std
         )
-        return made.reshape(copied.shape)
+        return values.reshape(copied.shape)
 
     @cached_property
     def means(self) -> Array:
-        """(outer, block, inner, width), each added up in the order of the units."""
+        """Means, shape (outer, block, inner, width). Each is added up in the order of the units."""
         block = self.step.block
-        made = [self._mean(outer, self.step.before // block) for outer in range(self.outer)]
-        return np.stack(made).reshape(self.outer, block, self.inner, self.source.width)
+        means = [self._mean(outer, self.step.before // block) for outer in range(self.outer)]
+        return np.stack(means).reshape(self.outer, block, self.inner, self.source.width)
 
     def _mean(self, outer: int, count: int) -> Array:
         block, factor = self.step.block, self.axis.factors.get(self.step.factors)
         length = block * self.inner
-        some = max(1, BLOCK // (8 * length * self.source.width)) if length * self.source.width > 1 else count
+        chunk = max(1, BLOCK // (8 * length * self.source.width)) if length * self.source.width > 1 else count
         total: Array | None = None
-        for at in range(0, count, some):
-            stop = min(at + some, count)
-            read = self.source.read(np.arange((outer * count + at) * length, (outer * count + stop) * length))
-            values = wide(read).reshape((stop - at) * block, -1)
-            values = values if factor is None else values * factor[at * block : stop * block]
-            values = values.reshape(stop - at, -1)
+        for start in range(0, count, chunk):
+            stop = min(start + chunk, count)
+            block_rows = self.source.read(
+                np.arange((outer * count + start) * length, (outer * count + stop) * length)
+            )
+            values = wide(block_rows).reshape((stop - start) * block, -1)
+            values = values if factor is None else values * factor[start * block : stop * block]
+            values = values.reshape(stop - start, -1)
             values = values if total is None else np.concatenate([total[None], values])
             total = np.add.reduce(values, axis=0)
         assert total is not None
@@ -107,31 +116,37 @@ class Leaf:
 
     @cached_property
     def continued(self) -> Array:
-        """(outer, new units, inner, width)"""
+        """New rows of sinusoidal tables, shape (outer, new units, inner, width)."""
         tables = self.source.whole().reshape(self.outer, self.step.before, -1)
-        made = np.stack([continued_rows(table, self.step.after) for table in tables])
-        return made.reshape(self.outer, -1, self.inner, self.source.width)
+        new_rows = np.stack([continued_rows(table, self.step.after) for table in tables])
+        return new_rows.reshape(self.outer, -1, self.inner, self.source.width)
 
     def drawn(self, key: int, first: int, count: int) -> Floats:
-        """Numbers for so many rows, which are numbered by unit, and then by outer and inner number."""
+        """Normal numbers for `count` rows. Rows are numbered by unit, then by outer and inner number."""
         width = self.source.width
         return Draws(key).at(self.part).normal(first * width, count * width).reshape(count, width)
 
     @cached_property
     def weighted(self) -> Floats:
-        """Of each group of noise the sum of noise times balance: (outer, groups, inner, width)."""
+        """The sum of noise times balance of each noise group, shape (outer, groups, inner, width)."""
         noise = self.step.noise
         assert noise is not None
-        every, width = self.outer * self.inner, self.inner * self.source.width
-        values = (self.drawn(noise.key, unit * every, every) for unit in np.flatnonzero(noise.rows).tolist())
-        scaled = (one.reshape(self.outer, width) * (noise.scale * self.axis.std()) for one in values)
-        made = groups_of(noise).sums(scaled, self.outer, width)
-        return made.reshape(self.outer, -1, self.inner, self.source.width)
+        rows_per_unit, width = self.outer * self.inner, self.inner * self.source.width
+        values = (
+            self.drawn(noise.key, unit * rows_per_unit, rows_per_unit)
+            for unit in np.flatnonzero(noise.rows).tolist()
+        )
+        scaled = (numbers.reshape(self.outer, width) * (noise.scale * self.axis.std()) for numbers in values)
+        sums = groups_of(noise).sums(scaled, self.outer, width)
+        return sums.reshape(self.outer, -1, self.inner, self.source.width)
 
 
 @dataclass(frozen=True)
 class _Some:
-    """Some rows of a leaf, each by unit, outer and inner number: what is no copy is (1, rows, width)."""
+    """Some rows of a leaf, each given by unit, outer and inner number.
+
+    All methods give arrays of shape (1, rows, width).
+    """
 
     leaf: Leaf
     units: Ints
@@ -152,8 +167,8 @@ class _Some:
     def normal(self, key: int, which: Ints) -> Floats:
         leaf = self.leaf
         places = (self.units[which] * leaf.outer + self.outer[which]) * leaf.inner + self.inner[which]
-        made = [leaf.drawn(key, first, count) for _, first, count in runs(places)]
-        return np.concatenate(made)[None]
+        pieces = [leaf.drawn(key, first, count) for _, first, count in runs(places)]
+        return np.concatenate(pieces)[None]
 
     def _of(self, array: Array, place: Ints, which: Ints) -> Array:
         return np.asarray(array[self.outer[which], place, self.inner[which]][None])

@@ -1,8 +1,8 @@
-"""What one leaf of a layout makes of the units that it copies.
+"""The new values of one leaf of a layout.
 
-Every formula of docs/language.md that says what an entry becomes is computed here and nowhere else. Needs:
-units of the leaf, what they are copies of, and what depends on more than these (`Beside`). Gives: their
-values, in the element type of the source.
+Every formula of docs/language.md for an entry of a weight is computed here and nowhere else. Needs: units of
+the leaf, the source values that they copy, and values that depend on more than these (`Beside`). Gives: the
+values of the units, in the element type of the source.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, LeafStep, Noise, Withi
 
 
 class Deviation:
-    """The mean and the standard deviation of a source. Of several threads the first one that asks computes
-    them.
-    """
+    """The mean and the standard deviation of a source. The first thread that asks computes them."""
 
     def __init__(self, compute: Callable[[], tuple[float, float]]) -> None:
         self.compute, self.lock = compute, Lock()
@@ -44,30 +42,34 @@ class Deviation:
 
 
 class Beside(Protocol):
-    """What units need that are no copies. `which`: their places among the units, in order, as a vector of
-    length k; all give arrays of shape (outer, k, inner).
+    """The values for units that are no copies.
+
+    `which`: the places of these among the units, in order, shape (k,). All methods give arrays of shape
+    (outer, k, inner).
     """
 
     def means(self, which: Ints) -> Array:
-        """Means of all units of the source that stand at the same place in a block."""
+        """Means of all units of the source that have the same place in a block."""
         ...
 
     def continued(self, which: Ints) -> Array:
-        """The rows that go on with a table of sines."""
+        """The rows that continue a sinusoidal table."""
         ...
 
     def normal(self, key: int, which: Ints) -> Floats:
-        """Standard normal numbers that are drawn under a key."""
+        """Standard normal numbers, drawn under a key."""
         ...
 
     def weighted(self, noise: Groups, which: Ints, values: Floats) -> Floats:
-        """Of the group of each unit the sum of noise times balance. values: the noise of these units."""
+        """The sum of noise times balance of each unit's group. values: the noise of these units."""
         ...
 
 
 class Groups:
-    """Units with balanced noise in groups. units: those with noise, in order. group: the number of each.
-    count, squares: of each group, how many units it has, and the sum of their squared factors.
+    """Units with balanced noise, in groups.
+
+    units: those with noise, in order. group: the group number of each. count, squares: for each group, the
+    number of its units, and the sum of their squared factors.
     """
 
     def __init__(self, noise: Noise) -> None:
@@ -79,22 +81,24 @@ class Groups:
         self.squares = np.bincount(self.group, weights=self.balance**2)
 
     def sums(self, noise: Iterable[Floats], outer: int, inner: int) -> Floats:
-        """Of each group the sum of noise times balance: (outer, groups, inner). noise: of each unit in order,
-        (outer, inner).
+        """The sum of noise times balance of each group, shape (outer, groups, inner).
+
+        noise: for each unit in order, shape (outer, inner).
         """
-        made = np.zeros((outer, len(self.count), inner))
+        sums = np.zeros((outer, len(self.count), inner))
         for values, group, balance in zip(noise, self.group, self.balance, strict=True):
-            made[:, group] += values * balance
-        return made
+            sums[:, group] += values * balance
+        return sums
 
 
 groups_of = lru_cache(maxsize=64)(Groups)
 
 
 def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Deviation) -> Array:
-    """Some units of a leaf: (outer, units, inner). `copied`: what they are copies of, or anything.
+    """The new values of some units of a leaf, shape (outer, units, inner).
 
-    16-bit numbers come as float32 and are rounded once, behind the last step.
+    `copied`: the source values of units that are copies, and any values for the others. 16-bit numbers come
+    as float32 and are rounded once, after the last step.
     """
     index, filler = step.index[units], step.filler[units]
     copies, noise = index >= 0, step.noise
@@ -103,32 +107,32 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
     plain = copies & (weight == 1)
     if plain.all() and not noisy.size and step.within is None:
         return copied
-    made = _working(copied)
-    _scale(made, weight)
+    values = _working(copied)
+    _scale(values, weight)
     for kind in np.unique(filler[~copies]):
         which = np.flatnonzero(~copies & (filler == kind))
         factor = step.weight[units[which]][:, None]
         place = _place(which)
         if kind == MEAN:
-            made[:, place] = beside.means(which) * factor
+            values[:, place] = beside.means(which) * factor
         elif kind == CONTINUED:
-            made[:, place] = beside.continued(which)
+            values[:, place] = beside.continued(which)
         elif kind == DRAWN:
             drawn = beside.normal(step.key, which)
             drawn *= std() if step.std is None or not std() else step.std
             if step.around_mean:
                 drawn += std.mean()
             drawn *= factor
-            made[:, place] = drawn
+            values[:, place] = drawn
         else:
-            made[:, place] = kind == ONE
+            values[:, place] = kind == ONE
     if step.within is not None:
-        made = _within(step.within, units, made, beside, std)
+        values = _within(step.within, units, values, beside, std)
     if noise is not None and noisy.size:
-        made[:, _place(noisy)] += _noise(noise, units, noisy, beside, std)
+        values[:, _place(noisy)] += _noise(noise, units, noisy, beside, std)
         plain[noisy] = False
-    result = made.astype(copied.dtype, copy=False)
-    if copied.dtype.kind in "iu":  # whole numbers need not have a place among the real ones
+    result = values.astype(copied.dtype, copy=False)
+    if copied.dtype.kind in "iu":  # a float cannot hold every integer
         result[:, plain] = copied[:, plain]
     return result
 
@@ -155,22 +159,25 @@ def _within(within: Within, units: Ints, made: Array, beside: Beside, std: Devia
 
 
 def _place(numbers: Ints) -> slice | Ints:
-    """Numbers in order as an index: where none is left out, a slice, which numpy fills faster."""
+    """Sorted numbers as an index: a slice if they have no gap, since numpy fills a slice faster."""
     first, last = int(numbers[0]), int(numbers[-1])
     return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
 
 
 def _working(array: Array) -> Array:
-    """A copy to compute in: of float32 itself, else in double precision, or in float32 what is shorter."""
+    """A copy to compute in: float32 for types of at most 32 bits, double precision for others."""
     return wide(array) if array.dtype.itemsize > 4 else array.astype(np.float32)
 
 
 def _scale(made: Array, weight: Floats) -> None:
-    """Multiply units in double precision, and round once: float32 does the same with factors of its own."""
+    """Multiply units in double precision, and round once.
+
+    Where all factors are float32 numbers, float32 arithmetic gives the same result.
+    """
     scaled = np.flatnonzero(weight != 1)
     if not scaled.size:
         return
-    # a product of complex numbers is none of its parts: those without a factor keep their own
+    # a complex product mixes both parts, so units with factor 1 must be left out
     span = scaled if made.dtype.kind == "c" else slice(scaled[0], scaled[-1] + 1)
     factor = weight[span, None]
     if made.dtype == np.float32 and bool((factor.astype(np.float32) == factor).all()):
@@ -180,8 +187,10 @@ def _scale(made: Array, weight: Floats) -> None:
 
 
 def _noise(noise: Noise, units: Ints, which: Ints, beside: Beside, std: Deviation) -> Floats:
-    """Noise for some units. Balanced, it has no part of what the function would see, per group the component
-    along the factors, and its variance.
+    """Noise for some units.
+
+    Balanced noise loses, in each group, the component along the factors: the function would see it. The rest
+    is rescaled to keep the variance.
     """
     values = beside.normal(noise.key, which) * (noise.scale * std())
     if noise.balance is None:
@@ -189,7 +198,7 @@ def _noise(noise: Noise, units: Ints, which: Ints, beside: Beside, std: Deviatio
     groups = groups_of(noise)
     place = np.searchsorted(groups.units, units[which])
     group = groups.group[place]
-    seen = beside.weighted(groups, which, values) / groups.squares[group][:, None]
-    values = values - seen * groups.balance[place][:, None]
+    visible_part = beside.weighted(groups, which, values) / groups.squares[group][:, None]
+    values = values - visible_part * groups.balance[place][:, None]
     count = groups.count[group]
     return np.asarray(values * np.sqrt(count / np.maximum(count - 1, 1))[:, None])

@@ -1,10 +1,10 @@
-"""Lineage: for every weight of the result, where each of its units comes from.
+"""Lineage: for every weight of the result, the origin of each of its units.
 
-For freezing, learning rates of their own, and optimizer state. An axis that changed has a number of `maps`,
-where `from` has the source unit of each unit (-1: none), `factor` what that is multiplied by, and `new` the
-units that are no original. Where an axis has a `next`, its new units are those of that tensor, of the next
-layer. A weight that is a `copy` as a whole is that of a new layer, or of a head that parted from its table.
-One without a `source` is a new router.
+It serves freezing, separate learning rates, and optimizer state. An axis that changed has a number of `maps`.
+There, `from` has the source unit of each unit (-1: none), `factor` its factor, and `new` the units that are
+no originals. If an axis has a `next`, its new units come from that tensor of the next layer. A weight that is
+a `copy` as a whole belongs to a new layer, or to a head that was untied from its table. A weight without a
+`source` is a new router.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from growc.recipe.fills import new_units
 def lineage_of(plan: Plan) -> dict[str, Json]:
     """The lineage of every weight of a plan, as plain data. Weights that share a map share its number."""
     maps: dict[bytes, int] = {}
-    listed: list[dict[str, Json]] = []
+    maps_data: list[dict[str, Json]] = []
     copies = plan.later_copies
 
     def number(made: IndexMap) -> int:
         key = made.index.tobytes() + made.weight.tobytes()
         if key not in maps:
-            maps[key] = len(listed)
-            listed.append(map_data(made))
+            maps[key] = len(maps_data)
+            maps_data.append(map_data(made))
         return maps[key]
 
     def weight_data(weight: WeightPlan) -> dict[str, Json]:
@@ -48,7 +48,7 @@ def lineage_of(plan: Plan) -> dict[str, Json]:
         return data | ({"zero": True} if weight.zero else {})
 
     weights = {w.name: weight_data(w) for w in plan.weights if w.changed or w.dtype in FLOATING}
-    return {"model": plan.model, "weights": weights, "maps": listed}
+    return {"model": plan.model, "weights": weights, "maps": maps_data}
 
 
 def map_data(made: IndexMap) -> dict[str, Json]:
@@ -61,7 +61,7 @@ def map_data(made: IndexMap) -> dict[str, Json]:
 
 
 def drawn_anew(weight: WeightPlan) -> bool:
-    """Whether none of its entries comes from the source, as in a new layer that is drawn."""
+    """Whether no entry of a weight comes from the source, as in a new layer that is drawn."""
     return any(bool((made.index < 0).all()) for made in axis_maps(weight).values())
 
 
@@ -69,6 +69,6 @@ def axis_maps(weight: WeightPlan) -> dict[int, IndexMap]:
     """The composed map of every axis that changes."""
     maps: dict[int, IndexMap] = {}
     for step in weight.steps:
-        made = step.layout.as_map()
-        maps[step.axis] = made.after(maps[step.axis]) if step.axis in maps else made
+        index_map = step.layout.as_map()
+        maps[step.axis] = index_map.after(maps[step.axis]) if step.axis in maps else index_map
     return maps

@@ -1,6 +1,6 @@
-"""What planning and writing take of memory, judged before: that of this machine, and what `--memory` allows.
+"""The memory that planning and writing will take, against that of the machine and the limit of `--memory`.
 
-A result is written by blocks, which take about BLOCKS. What cannot be made by blocks is counted here.
+A result is written by blocks, which take about BLOCKS. This module counts what cannot be made by blocks.
 """
 
 from __future__ import annotations
@@ -19,34 +19,38 @@ from growc.plans.rows import BLOCK
 
 OF_UNIT, OF_NODE, OF_NUMBER = 64, 8_000, 16
 """Bytes that a plan takes for each unit of an axis in each weight that has it, for each node of a new layer,
-and for each number of a table that goes on by a rule. As measured: less would let through what cannot be."""
+and for each number of a table that is continued by a rule. Measured: less would allow plans that do not fit.
+"""
 
 BOUND = 512 << 20
-"""Bytes that writing takes at most without a word; of `--memory` it is the default."""
+"""The default of `--memory`: bytes that writing takes at most."""
 BLOCKS = 64 << 20
-"""Bytes of blocks that are computed, and of those that wait to be written: as measured."""
+"""Bytes of the blocks that are computed, and of those that wait to be written. Measured."""
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 WIDE = 8
 """Bytes of a number in double precision."""
 NORMED, ROW = 6, 5
-"""How often a weight with a norm of its own is there at once, and a row that is wider than a block."""
+"""The number of copies in memory at once: of a weight that has a norm, and of a row wider than a block."""
 
 
 def read_bound(text: str) -> int:
-    """`256M` as bytes, BOUND of no text. Raises GrowError (G200) for no size, and too little to write in."""
+    """`256M` as bytes; BOUND for an empty text.
+
+    Raises GrowError (G200) where the text is no size, or the size is less than BLOCKS.
+    """
     if not text:
         return BOUND
-    found = re.fullmatch(r"(\d+)\s*([KMGT])(i?B)?", text.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"(\d+)\s*([KMGT])(i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
         raise wrong(f"`--memory {text}` is no size", "write a number of K, M, G or T, such as `256M`")
-    bound = int(found[1]) * UNITS[found[2].upper()]
+    bound = int(match[1]) * UNITS[match[2].upper()]
     if bound < BLOCKS:
         raise wrong(f"`--memory {text}` is less than blocks take", f"the least is `{BLOCKS >> 20}M`")
     return bound
 
 
 def working_bytes(plan: WeightPlan) -> int:
-    """Bytes that computing one weight takes at once, beside blocks of rows."""
+    """The bytes that computing one weight takes at once, beside blocks of rows."""
     wide = WIDE * max(prod(plan.before), prod(plan.after))
     if plan.normed is not None:
         return NORMED * wide
@@ -63,18 +67,18 @@ def working_bytes(plan: WeightPlan) -> int:
 
 
 def excess(parts: Iterable[tuple[str, int]], bound: int) -> str:
-    """Which of some parts of a result takes the most memory, in words; nothing where it is within the bound.
+    """A sentence on the part of a result that takes the most memory; empty where it is within the bound.
 
     parts: names, and the bytes that each takes beside blocks while it is made.
     """
     name, most = max(parts, key=lambda part: part[1], default=("", 0))
     need = BLOCKS + most
-    said = f"`{name}` is made as a whole, which takes about {size_of(need)}"
-    return f"{said}, more than {size_of(bound)}" if need > bound else ""
+    sentence = f"`{name}` is made as a whole, which takes about {size_of(need)}"
+    return f"{sentence}, more than {size_of(bound)}" if need > bound else ""
 
 
 def memory() -> int:
-    """Bytes of memory that the machine has; a terabyte where it does not say."""
+    """The bytes of the machine's memory; a terabyte where the system does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):

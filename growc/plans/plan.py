@@ -1,6 +1,6 @@
-"""The plan: pure data. What becomes of every weight and attribute, and what can be claimed of the result.
+"""The plan: pure data on the changes of every weight and attribute, and on the claims about the result.
 
-A plan is printed, costed, certified and stored as JSON without reading a weight; executing it streams the
+A plan is printed, costed, certified and stored as JSON without reading a weight. Executing it streams the
 weights through `growc.plans.execute.execute` once.
 """
 
@@ -18,7 +18,7 @@ from growc.errors.shown import Shown
 from growc.ir.graph import FLOATING, Node
 from growc.resolve.bound import Decision
 
-# What a row that is no copy becomes.
+# The values of `filler`: the content of a row that is no copy.
 ZERO, MEAN, DRAWN, ONE, CONTINUED = range(5)
 
 
@@ -26,8 +26,8 @@ ZERO, MEAN, DRAWN, ONE, CONTINUED = range(5)
 class Noise:
     """Gaussian noise on rows of one axis of a weight, in units of the source tensor's standard deviation.
 
-    `rows` says which rows get it. Where `balance` is given (one factor a row, as the row arrives), the noise
-    is projected so that over the rows with one `group` the sum of noise times balance vanishes.
+    `rows` says which rows get it. If `balance` is given (for each row the factor with which the row arrives),
+    the noise is projected: over the rows of one group (`groups`), the sum of noise times balance is zero.
     """
 
     __repr__ = brief
@@ -69,10 +69,17 @@ class Within:
 
 @dataclass(frozen=True, eq=False)
 class LeafStep:
-    """What happens to one factor or segment of an axis: new row j is weight[j] times old row index[j].
+    """The change of one factor or segment of an axis: new row j is weight[j] times old row index[j].
 
-    Rows with index -1 become what `filler` says: zeros, the mean of all old rows times weight, drawn with the
-    source tensor's standard deviation times weight under `key` (or as `std` and `around_mean` say), or ones.
+    Rows with index -1 become what `filler` says:
+
+    - ZERO: zeros.
+    - MEAN: the mean of all old rows times weight.
+    - DRAWN: drawn with the source tensor's standard deviation times weight under `key` (or as `std` and
+      `around_mean` say).
+    - ONE: ones.
+    - CONTINUED: the rows that continue a sinusoidal table.
+
     Arrays have the new size.
     """
 
@@ -85,21 +92,21 @@ class LeafStep:
     key: int = 0
     noise: Noise | None = None
     block: int = 1
-    """Means are taken over the rows that stand at the same place in blocks of so many."""
+    """The size of blocks. Means are taken over the rows that have the same place in blocks."""
     factors: str = ""
-    """The stored tensor whose elements old rows are multiplied by in means, one for each."""
+    """The stored tensor whose elements multiply old rows in means, one for each row."""
     free: bool = False
-    """Whether nothing depends on rows with index -1 being the means that they are."""
+    """Whether nothing depends on the values of mean rows (index -1)."""
     std: float | None = None
-    """The standard deviation of what is drawn, if not the source tensor's; zeros stay zeros."""
+    """The standard deviation of drawn rows, if not the source tensor's. Zero tensors stay zero."""
     around_mean: bool = False
-    """Whether what is drawn has the source tensor's mean, and not 0."""
+    """Whether drawn rows have the source tensor's mean, and not 0."""
     within: Within | None = None
     """What happens inside the new rows, before noise is added."""
 
     @property
     def even(self) -> bool:
-        """Whether all elements of a row are those of one old row, or of none, without noise."""
+        """Whether all elements of a row come from one old row, or from none, without noise."""
         return self.noise is None and self.within is None
 
     @property
@@ -126,7 +133,7 @@ class LeafStep:
         return as_they_are and self.noise is None and inside
 
     def as_map(self) -> IndexMap:
-        """Its map; rows that are no copy are junk or zero."""
+        """The index map of the step. Rows that are no copy are junk or zero."""
         junk = (self.index < 0) & (self.filler != ZERO)
         return IndexMap.of(self.before, self.index, self.weight, None, junk)
 
@@ -138,7 +145,7 @@ class LeafStep:
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """How an axis is made of factors or segments; leaves carry a step."""
+    """The factors or segments of an axis, as a tree. Each leaf has a step."""
 
     __repr__ = brief
 
@@ -169,7 +176,7 @@ class Layout:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Equal for layouts that do the same."""
+        """A key that is equal for layouts with the same effect."""
         if self.step is None:
             return (self.kind, *(p.signature for p in self.parts))
         s, n = self.step, self.step.noise
@@ -181,7 +188,7 @@ class Layout:
         return (*arrays, *within, s.key, s.block, s.factors, n.key, n.scale, n.rows.tobytes(), balance)
 
     def as_map(self) -> IndexMap:
-        """The whole axis's map; rows that are no copy are junk or zero."""
+        """The index map of the whole axis. Rows that are no copy are junk or zero."""
         if self.step is not None:
             return self.step.as_map()
         maps = [p.as_map() for p in self.parts]
@@ -190,7 +197,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class NextLayer:
-    """The tensor that new units come from: its name, and what was done to it before."""
+    """The tensor that new units come from: its name, and its steps before."""
 
     __repr__ = brief
 
@@ -199,7 +206,7 @@ class NextLayer:
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Equal for tensors that are the same."""
+        """A key that is equal for tensors with the same values."""
         return (self.source, *(s.signature for s in self.steps))
 
 
@@ -215,20 +222,21 @@ class AxisStep:
     name: str = ""
     """The axis as the statement names it."""
     next: NextLayer | None = None
-    """Where second and later copies of a unit come from, if not from this weight."""
+    """The tensor that second and later copies of a unit come from, if not this weight."""
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Equal for steps that do the same."""
+        """A key that is equal for steps with the same effect."""
         return (self.axis, self.layout.signature, None if self.next is None else self.next.signature)
 
 
 @dataclass(frozen=True, eq=False)
 class Normed:
-    """How a stored tensor is part of a weight that is computed as direction · length / ‖direction‖.
+    """The role of a stored tensor in a weight that is computed as direction · length / ‖direction‖.
 
-    part: which of both it is. direction, length: the stored tensors. axes: of the weight, over which norms
-    are taken. steps: what becomes of the weight, in order. zero: whether it is zero, as in a new layer.
+    part: the factor that the tensor is. direction, length: the stored tensors. axes: the weight's axes over
+    which norms are taken. steps: the steps of the weight, in order. zero: whether the weight is zero, as in a
+    new layer.
     """
 
     __repr__ = brief
@@ -242,13 +250,16 @@ class Normed:
 
 
 def attribute_of(name: str) -> str:
-    """The name under which a module stores a weight that the source computes, and has no name for."""
+    """The name under which a module stores a weight that the source computes without a name."""
     return "growc_" + "".join(c if c.isalnum() else "_" for c in name)
 
 
 @dataclass(frozen=True, eq=False)
 class WeightPlan:
-    """What becomes of one stored tensor (or of one copy of it, where uses part): steps in order."""
+    """The plan of one stored tensor, or of one copy of it where its uses get different values.
+
+    steps: its steps in order.
+    """
 
     __repr__ = brief
 
@@ -263,21 +274,21 @@ class WeightPlan:
     literal: tuple[int | float | bool, ...] | None = None
     """Only for tables that are continued by a rule: the new values, flat."""
     copy_of: str = ""
-    """The tensor of the source that it comes from, where its layer has another place there."""
+    """The tensor of the source that it comes from, if its layer has another place in the source."""
     zero: bool = False
     """Whether it is zero, so that a new layer adds nothing."""
     shift: float = 0.0
-    """What the model adds to it wherever it is used: steps act on the sum."""
+    """The number that the model adds to it wherever it is used. Steps act on the sum."""
     stored: bool = False
     """Whether the source computes it from tensors that change, and the result stores it as it was."""
     normed: Normed | None = None
-    """Where it is part of a computed weight that changes: `steps` say what of that is on its own axes."""
+    """Set if it is part of a computed weight that changes. Then `steps` are those on its own axes."""
     made_of: tuple[str, ...] = ()
-    """The stored tensors that the source computes it from, where the result stores it instead of them."""
+    """The stored tensors that the source computes it from, if the result stores it instead of them."""
     mean_of: tuple[str, ...] = ()
-    """The tensors of the source of which it is the mean before any step, where layers became one."""
+    """The tensors of the source whose mean it is before any step, if layers were merged."""
     new: bool = False
-    """Whether the source has no such tensor: zeros stand for it, and a statement says its deviation."""
+    """Whether the source lacks such a tensor. Zeros stand for it, and a statement gives its deviation."""
 
     @property
     def changed(self) -> bool:
@@ -286,25 +297,25 @@ class WeightPlan:
 
     @property
     def worth_telling(self) -> bool:
-        """Whether a reader of the plan sees it: what changes, but for numbers that only went with a layer."""
+        """Whether a printed plan lists it: it changes, and not as a number that only moves with its layer."""
         learned = self.dtype in FLOATING and self.elements > 1
         return self.changed and (learned or self._made or not self.copy_of)
 
     @property
     def _made(self) -> bool:
-        """Whether its values are others than those of the tensor that it comes from."""
-        own = self.literal is not None or self.normed is not None or bool(self.mean_of)
-        return bool(self.steps) or self.scale != 1.0 or own
+        """Whether its values differ from those of the tensor that it comes from."""
+        has_own_values = self.literal is not None or self.normed is not None or bool(self.mean_of)
+        return bool(self.steps) or self.scale != 1.0 or has_own_values
 
     @property
     def elements(self) -> int:
-        """How many numbers it has."""
+        """The number of elements after the plan."""
         return int(np.prod(self.after, dtype=np.int64))
 
 
 @dataclass(frozen=True)
 class Gap:
-    """One place where the result is not exactly the source: node, cause, and what would mend it."""
+    """One place where the result is not exactly the source: node, cause, and remedy."""
 
     node: str
     op: str
@@ -313,13 +324,13 @@ class Gap:
 
     @staticmethod
     def at(node: Node | None, cause: str, remedy: str = "") -> Gap:
-        """A gap at a node of the source, where it is one node's."""
+        """A gap at a node of the source; None: at no single node."""
         return Gap("" if node is None else node.name, "" if node is None else node.kind, cause, remedy)
 
 
 @dataclass(frozen=True)
 class Certificate(Shown):
-    """What the compiler proved: exact, or every gap."""
+    """The result of the compiler's proof: exact, or all gaps."""
 
     __repr__ = brief
 
@@ -333,7 +344,7 @@ class Certificate(Shown):
 
 @dataclass(frozen=True)
 class AxisChange:
-    """One name of the recipe, before and after; sizes in topological order."""
+    """The sizes of one named axis before and after, in topological order."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -341,9 +352,9 @@ class AxisChange:
 
 @dataclass(frozen=True)
 class Summary:
-    """A line of the plan's head: what a statement does to an axis, in how many index spaces.
+    """A line of the plan's head: the effect of a statement on an axis, and the number of spaces.
 
-    removed: for each run the layers that go, as they were numbered before the statement.
+    removed: for each run, the layers that are removed, by their numbers before the statement.
     """
 
     __repr__ = brief
@@ -358,7 +369,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Gone:
-    """A stored tensor of the source that nothing in the result comes from."""
+    """A stored tensor of the source from which no part of the result comes."""
 
     name: str
     shape: tuple[int, ...]
@@ -368,9 +379,10 @@ class Gone:
 class Alike:
     """An axis of the result on which units get equal gradients for ever, dropout aside, or none at all.
 
-    units: how many there are; different: how many, if those that are alike count once; dead: how many are
-    zero behind zero readers (these count among the different ones). layer: the one that the axis belongs to,
-    in its `scope`; None where it belongs to none, or to several. remedy: what would tell the units apart.
+    units: their number. different: their number, if units that are alike count once. dead: the number of
+    units that are zero behind zero readers (these count as different). layer: the layer that the axis belongs
+    to, in its `scope`; None where it belongs to none, or to several. remedy: the option that would tell units
+    apart.
     """
 
     axis: str
@@ -383,7 +395,7 @@ class Alike:
 
 
 SHOWN = 9
-"""The most sizes, and axes, in a repr."""
+"""The largest number of sizes, and of axes, in a repr."""
 
 
 def _few(sizes: tuple[int, ...]) -> str:
@@ -392,7 +404,7 @@ def _few(sizes: tuple[int, ...]) -> str:
 
 @dataclass
 class Plan(Shown):
-    """Everything that will happen to a model, and what is claimed of it."""
+    """All changes of a model, and the claims about the result."""
 
     model: str
     certificate: Certificate
@@ -407,10 +419,10 @@ class Plan(Shown):
     alike: tuple[Alike, ...] = ()
     gone: tuple[Gone, ...] = ()
     decided: tuple[Decision, ...] = ()
-    """What the budgets of the recipe came to, in order."""
+    """The decisions of the recipe's budgets, in order."""
 
     def __repr__(self) -> str:
-        """What becomes of the sizes, and whether that is exact."""
+        """The changed sizes, and whether the result is exact."""
         changed = [(name, c) for name, c in self.axes.items() if c.before != c.after][:SHOWN]
         sizes = [f"{name} {_few(c.before)} -> {_few(c.after)}" for name, c in changed]
         exact = "exact" if self.certificate.exact else "not exact"
@@ -419,17 +431,17 @@ class Plan(Shown):
 
     @property
     def later_copies(self) -> frozenset[str]:
-        """Weights of new layers, and of heads that parted: what they come from stands there before."""
+        """The weights of new layers, and of untied heads: an earlier weight has the same origin."""
         seen: set[str] = set()
-        found: set[str] = set()
+        names: set[str] = set()
         for weight in self.weights:
             origin = weight.copy_of or weight.source
             if origin in seen:
-                found.add(weight.name)
+                names.add(weight.name)
             seen.add(origin)
-        return frozenset(found)
+        return frozenset(names)
 
     @property
     def reduces(self) -> bool:
-        """Whether a statement leaves less of something."""
+        """Whether a statement makes some size smaller."""
         return any(a > b for s in self.summaries for a, b in zip(s.before, s.after, strict=True))

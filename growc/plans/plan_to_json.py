@@ -51,7 +51,7 @@ def to_json(plan: Plan) -> dict[str, Json]:
 
 
 def _budget(one: Decision) -> dict[str, Json]:
-    """A budget, and what it came to."""
+    """A budget and its decision, as plain data."""
 
     def row(found: Row) -> dict[str, Json]:
         sizes: dict[str, Json] = dict(zip(one.axes, found.sizes, strict=True))
@@ -146,47 +146,49 @@ class _Pool:
         if layout.step is None:
             return {"kind": layout.kind, "parts": [self.place(p) for p in layout.parts]}
         step = layout.step
-        made: dict[str, Json] = {"kind": "leaf", "before": step.before, "after": step.after}
+        data: dict[str, Json] = {"kind": "leaf", "before": step.before, "after": step.after}
         if step.is_identity:
-            return made
-        made |= {"index": step.index.tolist(), "weight": step.weight.tolist(), "filler": step.filler.tolist()}
-        made |= {"key": str(step.key), "block": step.block}
-        made |= {"factors": step.factors} if step.factors else {}
-        made |= {} if step.std is None else {"std": step.std}
-        made |= {"around_mean": True} if step.around_mean else {}
+            return data
+        data |= {"index": step.index.tolist(), "weight": step.weight.tolist(), "filler": step.filler.tolist()}
+        data |= {"key": str(step.key), "block": step.block}
+        data |= {"factors": step.factors} if step.factors else {}
+        data |= {} if step.std is None else {"std": step.std}
+        data |= {"around_mean": True} if step.around_mean else {}
         if step.noise is not None:
             n = step.noise
             balance = None if n.balance is None else n.balance.tolist()
             rows = {"rows": np.flatnonzero(n.rows).tolist(), "groups": n.groups.tolist(), "balance": balance}
-            made["noise"] = {"key": str(n.key), "scale": n.scale, **rows}
+            data["noise"] = {"key": str(n.key), "scale": n.scale, **rows}
         if step.within is not None:
             w = step.within
             inside: dict[str, Json] = {"index": w.index.tolist(), "behind": w.behind}
-            made["within"] = {**inside, "filler": w.filler, "key": str(w.key)}
-        return made
+            data["within"] = {**inside, "filler": w.filler, "key": str(w.key)}
+        return data
 
 
 def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Json]:
-    """What is as it mostly is stays unsaid; of a copy, whether it is zero is said."""
-    told = {f.name for f in dataclasses.fields(weight) if getattr(weight, f.name) != f.default} - {"zero"}
-    told |= {"zero"} if weight.copy_of else set()
-    made = {n: list(v) if isinstance(v, tuple) else v for n, v in vars(weight).items() if n in told}
-    made["steps"] = [_step(s, pool) for s in weight.steps]
+    """A weight plan as plain data, without fields that have their default. A copy always has `zero`."""
+    field_names = {f.name for f in dataclasses.fields(weight) if getattr(weight, f.name) != f.default} - {
+        "zero"
+    }
+    field_names |= {"zero"} if weight.copy_of else set()
+    data = {n: list(v) if isinstance(v, tuple) else v for n, v in vars(weight).items() if n in field_names}
+    data["steps"] = [_step(s, pool) for s in weight.steps]
     if weight.normed is not None:
-        made["normed"] = vars(weight.normed) | {"steps": [_step(s, pool) for s in weight.normed.steps]}
-    return made
+        data["normed"] = vars(weight.normed) | {"steps": [_step(s, pool) for s in weight.normed.steps]}
+    return data
 
 
 def _step(step: AxisStep, pool: _Pool) -> dict[str, Json]:
-    made: dict[str, Json] = {
+    data: dict[str, Json] = {
         "axis": step.axis,
         "verb": step.verb,
         "name": step.name,
         "map": pool.place(step.layout),
     }
     if step.next is not None:
-        made["next"] = {"source": step.next.source, "steps": [_step(s, pool) for s in step.next.steps]}
-    return made
+        data["next"] = {"source": step.next.source, "steps": [_step(s, pool) for s in step.next.steps]}
+    return data
 
 
 def _read_steps(data: Json, maps: Sequence[Mapping[str, Json]]) -> tuple[AxisStep, ...]:

@@ -1,8 +1,8 @@
 """Weights that are stored as integers with scales: w = (q − zero) · scale.
 
-A scale holds for a block of the weight: all of it, one row or column, or so many elements of one axis. The
-analysis sees the real numbers. Copies of rows take their integers and scales along; a factor goes into the
-scales where one is the same throughout each block, and nowhere else is anything rounded anew.
+A scale holds for a block of the weight: all of it, one row or column, or a number of elements of one axis.
+The analysis sees the real numbers. Copies of rows keep their integers and scales. A factor goes into the
+scales where it is the same throughout each block. Elsewhere values are rounded again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from growc.plans.plan import MEAN, ONE, AxisStep, WeightPlan
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many elements along each axis of a weight share a scale; 0: all of them.
+    """The number of elements along each axis of a weight that share a scale; 0: all of them.
 
-    scaled: whether there are scales, so that they can be others.
+    scaled: whether there are scales, which can take factors.
     """
 
     along: tuple[int, ...]
@@ -34,7 +34,7 @@ class Blocks:
         return tuple(-(-n // b) if b else 1 for n, b in zip(sizes, self.along, strict=True))
 
     def of(self, axis: int, positions: Ints) -> Ints:
-        """In which block along an axis each position lies."""
+        """The number of the block along an axis that each position lies in."""
         return positions // self.along[axis] if self.along[axis] else np.zeros_like(positions)
 
     def holds(self, axis: int, index: Ints, factor: Floats) -> bool:
@@ -51,7 +51,7 @@ class Blocks:
         return True
 
     def loss(self, plan: WeightPlan) -> str:
-        """Why a plan cannot be carried out without rounding anew; empty where it can."""
+        """The cause why executing a plan rounds values again; empty where it does not."""
         for step in plan.steps:
             leaves = leaf_steps(step.layout)
             if any(leaf.noise is not None for leaf in leaves):
@@ -78,17 +78,17 @@ class Blocks:
             positions = np.arange(len(index))
             blocks = self.of(step.axis, positions)
             rows = positions[(index >= 0) & (factor != 0)]
-            order = rows[np.argsort(-np.abs(factor[rows]), kind="stable")]  # the largest of a block
-            first, at = np.unique(blocks[order], return_index=True)
-            source[first] = self.of(step.axis, index[order[at]])
-            weight[first] = np.abs(factor[order[at]])
+            order = rows[np.argsort(-np.abs(factor[rows]), kind="stable")]  # the largest factor first
+            first, position = np.unique(blocks[order], return_index=True)
+            source[first] = self.of(step.axis, index[order[position]])
+            weight[first] = np.abs(factor[order[position]])
             shape = [-1 if a == step.axis else 1 for a in range(len(sizes))]
             scale = (np.take(scale, source, step.axis) * weight.reshape(shape)).astype(scale.dtype)
             zero = np.take(zero, source, step.axis)
         return (scale * plan.scale).astype(scale.dtype), zero
 
     def spread(self, values: Array, sizes: Sequence[int]) -> Array:
-        """One value a block as one an element (or one that broadcasts)."""
+        """Values per block as values per element (or values that broadcast)."""
         for axis, (block, size) in enumerate(zip(self.along, sizes, strict=True)):
             if block > 1:
                 values = np.repeat(values, block, axis)[(slice(None),) * axis + (slice(size),)]
@@ -96,25 +96,25 @@ class Blocks:
 
 
 class Quantised(ABC):
-    """How a dialect stores a quantised weight."""
+    """The storage of a quantised weight in a dialect."""
 
     blocks: Blocks
 
     @abstractmethod
     def nbytes(self, plan: WeightPlan) -> int:
-        """How many bytes the tensors of the result have."""
+        """The bytes of the tensors that the result stores for the weight."""
 
 
 def quantised(weight: Weight) -> Quantised | None:
-    """How a weight is stored, if it is quantised."""
+    """The storage of a weight, if it is quantised; else None."""
     assert weight.stored is None or isinstance(weight.stored, Quantised), weight
     return weight.stored
 
 
 def _rows(step: AxisStep) -> tuple[Ints, Floats]:
-    """Where each row of the result comes from (−1: new), and its factor."""
-    whole = step.layout.as_map()
-    return whole.index, whole.weight
+    """The source row of each row of the result (−1: new), and its factor."""
+    index_map = step.layout.as_map()
+    return index_map.index, index_map.weight
 
 
 def real(blocks: Blocks, data: Array, scale: Array, zero: Array) -> Array:
@@ -125,7 +125,7 @@ def real(blocks: Blocks, data: Array, scale: Array, zero: Array) -> Array:
 
 
 def requantised(blocks: Blocks, plan: WeightPlan, data: Array, scale: Array, zero: Array) -> Array:
-    """The integers of the result. What is copied comes out as it went in."""
+    """The integers of the result. Copies keep their integers."""
     wanted = execute(plan, real(blocks, data, scale, zero))
     grown, offset = blocks.grown(plan, scale, zero)
     steps = np.rint(wanted / blocks.spread(grown, plan.after).astype(wanted.dtype))

@@ -1,7 +1,7 @@
-"""What computing some rows of a weight reads of the source, found without its values.
+"""The rows of the source that computing some rows of a weight reads, found without its values.
 
-The steps run on tensors that are one number wide and zero, and that note which of their rows are asked for:
-what says what is read is the execution itself.
+The steps run on zero tensors that are one number wide and record which of their rows are read. So the
+execution itself tells what it reads.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from growc.recipe.fills import new_units
 
 
 def rows_read(plan: WeightPlan, count: Callable[[str], int], rows: range) -> dict[str, int]:
-    """How many rows of which tensors are read for some rows of a result; a number is a row.
+    """The number of rows of each tensor that are read for some rows of a result. A single number is a row.
 
-    count: how many rows a tensor of the source has.
+    count: gives the number of rows of a tensor of the source.
     """
-    noted = _Noted(count)
+    recorder = _Noted(count)
     if plan.normed is not None:
-        noted.whole(plan.normed.direction)
-        noted.whole(plan.normed.length)
+        recorder.whole(plan.normed.direction)
+        recorder.whole(plan.normed.length)
     elif plan.literal is None and not plan.zero:
         for source in plan.mean_of or (plan.copy_of or plan.source,):
-            noted.after(plan.steps, source).read(np.arange(rows.start, rows.stop))
-    return {name: len(np.unique(np.concatenate(asked))) for name, asked in noted.asked.items()}
+            recorder.after(plan.steps, source).read(np.arange(rows.start, rows.stop))
+    return {name: len(np.unique(np.concatenate(asked))) for name, asked in recorder.asked.items()}
 
 
 @dataclass
 class _Noted:
-    """Which rows of each tensor were asked for. count: how many it has."""
+    """The rows of each tensor that were read. count: gives the number of rows of a tensor."""
 
     count: Callable[[str], int]
     asked: dict[str, list[Ints]] = field(default_factory=lambda: defaultdict(list))
@@ -48,7 +48,7 @@ class _Noted:
         self.asked[name].append(np.arange(self.count(name)))
 
     def thin(self, name: str) -> Rows:
-        """A tensor of as many rows, one number wide."""
+        """A zero tensor with as many rows, one number wide, that records its reads."""
 
         def compute(rows: Ints) -> Array:
             self.asked[name].append(rows)
@@ -57,12 +57,12 @@ class _Noted:
         return Rows(self.count(name), (1,), np.dtype(np.float32), compute)
 
     def deviation(self, source: str) -> tuple[float, float]:
-        """What is drawn is as large as the whole of its source says."""
+        """Record that the deviation of drawn numbers reads the whole source."""
         self.whole(source)
         return 0.0, 1.0
 
     def after(self, steps: Sequence[AxisStep], source: str) -> Rows:
-        """The rows behind some steps. Those on other axes than the first one take the rows as they are."""
+        """The rows after some steps. Steps on axes other than the first leave the rows as they are."""
         rows, std = self.thin(source), Deviation(partial(self.deviation, source))
         for step in steps:
             for name in factors_of(step):
@@ -78,14 +78,14 @@ def _along(step: AxisStep, rows: Rows, other: Rows | None, std: Deviation) -> Ro
         rows = rows if other is None else _both(rows, other)
         return _drawing(rows, std) if draws(step) else rows
     first = FirstAxis(std, {})
-    made = first.along(step.layout, rows)
+    result = first.along(step.layout, rows)
     if other is None:
-        return made
-    return choice(made, first.along(step.layout, other), new_units(step.layout.as_map()))
+        return result
+    return choice(result, first.along(step.layout, other), new_units(step.layout.as_map()))
 
 
 def _both(one: Rows, other: Rows) -> Rows:
-    """The rows of one tensor, for which those of another one are read, too."""
+    """The rows of one tensor. Reading them reads the same rows of another tensor."""
 
     def read(rows: Ints) -> Array:
         other.read(rows)
@@ -95,7 +95,7 @@ def _both(one: Rows, other: Rows) -> Rows:
 
 
 def _drawing(rows: Rows, std: Deviation) -> Rows:
-    """Rows of which each has numbers that are drawn."""
+    """The rows, each with drawn numbers: reading them reads the deviation."""
 
     def read(numbers: Ints) -> Array:
         std()

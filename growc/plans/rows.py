@@ -1,8 +1,8 @@
-"""Tensors by their rows, which are computed when they are asked for: nothing as large as a tensor in between.
+"""Tensors by their rows, which are computed on demand: no intermediate is as large as a tensor.
 
-Needs: a source, and the steps of a plan. Gives: `Rows`. A step on the first axis says which rows to read; one
-on another axis acts on the rows that were read. What a row holds does not depend on the others that are read
-with it.
+Needs: a source, and the steps of a plan. Gives: `Rows`. A step on the first axis chooses the rows to read. A
+step on another axis changes the rows that were read. The values of a row do not depend on the other rows that
+are read with it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from growc.algebra.indexmap import Array, Bools, Ints
 from growc.ir.graph import wide
 
 BLOCK = 1 << 20
-"""So many bytes of rows are computed together: with what is made on the way they fit a cache."""
+"""Bytes of rows that are computed together. With intermediates they fit a cache."""
 AHEAD = 2
-"""So many blocks are computed at once."""
+"""The number of blocks that are computed at once."""
 
 Key = TypeVar("Key")
 
@@ -38,46 +38,46 @@ class Rows:
     compute: Callable[[Ints], Array]
 
     def read(self, rows: Ints) -> Array:
-        """Rows by their numbers: (numbers, *rest)."""
+        """The rows with these numbers, shape (numbers, *rest)."""
         return self.compute(rows) if len(rows) else np.empty((0, *self.rest), self.dtype)
 
     @property
     def width(self) -> int:
-        """How many elements a row has."""
+        """The number of elements of a row."""
         return prod(self.rest)
 
     @property
     def step(self) -> int:
-        """How many rows make a block."""
+        """The number of rows of a block."""
         return max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
 
     def blocks(self) -> Iterator[Array]:
-        """All rows in order, about BLOCK bytes of them at a time, some ahead of what takes them."""
+        """Yield all rows in order, about BLOCK bytes at a time. Some blocks are computed in advance."""
         if self.count <= self.step:
             yield self.read(np.arange(self.count))
         else:
             yield from (block for _, block in end_to_end([(self, 0, lambda: self)]))
 
     def whole(self) -> Array:
-        """All rows, in an array of its own."""
-        made = np.empty((self.count, *self.rest), self.dtype)
-        self.into(made)
-        return made
+        """All rows, in a new array."""
+        array = np.empty((self.count, *self.rest), self.dtype)
+        self.into(array)
+        return array
 
     def into(self, place: Array) -> None:
-        """All rows, block by block, into an array of their shape."""
-        at = 0
+        """Write all rows, block by block, into an array of their shape."""
+        start = 0
         for block in self.blocks():
-            place[at : at + len(block)] = block
-            at += len(block)
+            place[start : start + len(block)] = block
+            start += len(block)
 
     def then(self, change: Callable[[Array], Array]) -> Rows:
-        """With something done to each element."""
-        kind = change(np.empty(0, self.dtype)).dtype
-        return Rows(self.count, self.rest, kind, lambda rows: change(self.read(rows)))
+        """The rows with each element changed by `change`."""
+        dtype = change(np.empty(0, self.dtype)).dtype
+        return Rows(self.count, self.rest, dtype, lambda rows: change(self.read(rows)))
 
     def at(self, count: int, place: Callable[[Ints], Ints]) -> Rows:
-        """So many rows, each at its place in these."""
+        """A tensor of `count` rows, of which each is the row of this tensor that `place` gives."""
         return Rows(count, self.rest, self.dtype, lambda rows: self.read(place(rows)))
 
 
@@ -87,11 +87,11 @@ def content(block: Array) -> memoryview:
 
 
 def end_to_end(parts: Iterable[tuple[Key, int, Callable[[], Rows]]]) -> Iterator[tuple[Key, Array]]:
-    """The blocks of several tensors in order, each with the key of its tensor; of an empty tensor there are
-    none.
+    """Yield the blocks of several tensors in order, each with the key of its tensor.
 
-    parts: of each tensor its key, how many bytes it takes beside blocks, and what makes it. One that takes
-    some is made when all others before it are done, and done before others begin.
+    An empty tensor has no blocks. parts: for each tensor its key, the bytes that it takes beside blocks, and
+    a function that makes it. A tensor that takes such bytes is made alone: after all tensors before it are
+    done, and before others begin.
     """
     coming: deque[tuple[Key, Future[Array]]] = deque()
     alone = False
@@ -100,13 +100,13 @@ def end_to_end(parts: Iterable[tuple[Key, int, Callable[[], Rows]]]) -> Iterator
             if alone or beside:
                 yield from _done(coming)
             rows, alone = make(), beside > 0
-            for at in range(0, rows.count, rows.step):
-                numbers = np.arange(at, min(at + rows.step, rows.count))
-                if rows.step == 1 < rows.count:  # a row may be as large as what memory there is
+            for start in range(0, rows.count, rows.step):
+                numbers = np.arange(start, min(start + rows.step, rows.count))
+                if rows.step == 1 < rows.count:  # a single row may take most of the memory
                     yield from _done(coming)
                     yield key, rows.read(numbers)
                     continue
-                # what numpy ignores here, it ignores there
+                # the thread needs this thread's numpy error settings
                 coming.append((key, threads.submit(copy_context().run, rows.read, numbers)))
                 if len(coming) > AHEAD:
                     yield from _done(coming, AHEAD)
@@ -114,14 +114,14 @@ def end_to_end(parts: Iterable[tuple[Key, int, Callable[[], Rows]]]) -> Iterator
 
 
 def _done(coming: deque[tuple[Key, Future[Array]]], left: int = 0) -> Iterator[tuple[Key, Array]]:
-    """The first of what is computed, when they are done, until so many are left."""
+    """Yield the first blocks, when they are done, until `left` blocks remain."""
     while len(coming) > left:
         key, block = coming.popleft()
         yield key, block.result()
 
 
 def stored(array: Array) -> Rows:
-    """The rows of an array, which may be a file that is mapped; a number is a row."""
+    """The rows of an array, which may be a mapped file. A single number is a row."""
     plain = np.asarray(array).reshape(array.shape or (1,))
 
     def read(rows: Ints) -> Array:
@@ -132,12 +132,12 @@ def stored(array: Array) -> Rows:
 
 
 def as_rows(source: Array | Rows) -> Rows:
-    """The rows of what may be known by them already."""
+    """The rows of a source, which may be given by its rows already."""
     return source if isinstance(source, Rows) else stored(source)
 
 
 class Flat:
-    """The elements of a tensor in their order, some at a time; the rows that were read last are kept."""
+    """The elements of a tensor in order. The rows that were read last are cached."""
 
     def __init__(self, rows: Rows) -> None:
         self.rows, self.range, self.block = rows, (0, 0), np.empty(0, rows.dtype)
@@ -146,7 +146,7 @@ class Flat:
         return self.rows.count * self.rows.width
 
     def read(self, start: int, stop: int) -> Array:
-        """Elements start..stop."""
+        """The elements from `start` up to `stop`, exclusive."""
         width = max(1, self.rows.width)
         first, last = start // width, -(-stop // width)
         if self.range != (first, last):
@@ -155,20 +155,20 @@ class Flat:
 
 
 def runs(numbers: Ints) -> Iterator[tuple[int, int, int]]:
-    """Numbers that follow each other: the place of the first, the first, and how many."""
+    """Yield (place of the first, first number, count) of each run of consecutive numbers."""
     ends = [*(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
-    for at, end in zip([0, *ends], ends, strict=False):
-        yield at, int(numbers[at]), end - at
+    for start, end in zip([0, *ends], ends, strict=False):
+        yield start, int(numbers[start]), end - start
 
 
 def choice(one: Rows, other: Rows, taken: Bools) -> Rows:
-    """The rows of one tensor, and those of another one where they are taken."""
+    """The rows of one tensor, or of the other where `taken` says so."""
 
     def read(rows: Ints) -> Array:
-        which = taken[rows]
-        made = np.empty((len(rows), *one.rest), one.dtype)
-        made[~which], made[which] = one.read(rows[~which]), other.read(rows[which])
-        return made
+        from_other = taken[rows]
+        result = np.empty((len(rows), *one.rest), one.dtype)
+        result[~from_other], result[from_other] = one.read(rows[~from_other]), other.read(rows[from_other])
+        return result
 
     return Rows(one.count, one.rest, one.dtype, read)
 
@@ -187,17 +187,19 @@ def average(pieces: Sequence[Rows]) -> Rows:
 
 
 def joined(pieces: list[Rows], outer: int) -> Rows:
-    """Of each piece its first share of `outer`, then of each the second, and so on."""
+    """The rows of several pieces, each cut into `outer` shares: first shares of all, then second ones, …"""
     lengths = [piece.count // outer for piece in pieces]
     ends = np.cumsum(lengths)
 
     def read(rows: Ints) -> Array:
         place, inner = np.divmod(rows, int(ends[-1]))
         which = np.searchsorted(ends, inner, side="right")
-        made = np.empty((len(rows), *pieces[0].rest), pieces[0].dtype)
+        result = np.empty((len(rows), *pieces[0].rest), pieces[0].dtype)
         for k in np.unique(which):
-            own = which == k
-            made[own] = pieces[k].read(place[own] * lengths[k] + inner[own] - (ends[k] - lengths[k]))
-        return made
+            of_piece = which == k
+            result[of_piece] = pieces[k].read(
+                place[of_piece] * lengths[k] + inner[of_piece] - (ends[k] - lengths[k])
+            )
+        return result
 
     return Rows(outer * int(ends[-1]), pieces[0].rest, pieces[0].dtype, read)

@@ -1,7 +1,7 @@
-"""Scores of a measurement: sums over what a model computes, and how they are kept between two runs.
+"""Scores of a measurement: sums over values that a model computes, and their file between two runs.
 
-A file of scores has a fingerprint of the model, the inputs and the number of samples; what was interrupted
-goes on from it.
+A file of scores has a fingerprint of the model, the inputs and the number of samples. An interrupted
+measurement continues from its file.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FORMAT = 5
 
 @dataclass
 class Scores:
-    """Sums over activations, and how many numbers each adds up; `done` of `cases` batches.
+    """Sums over activations, and the count of numbers in each; `done` of `cases` batches.
 
-    profile: what changes of layers cost, as JSON (growc.reports.layer_profile). samples, seconds: what was
-    run just now, and not read from where it was kept.
+    profile: the costs of changes of layers, as JSON (growc.reports.layer_profile). samples, seconds: those of
+    this run, without what was read from a file.
     """
 
     fingerprint: str
@@ -43,7 +43,7 @@ class Scores:
     seconds: float = 0.0
 
     def values(self, statistic: Statistic = IMPORTANCE) -> list[Floats]:
-        """What a statistic makes of the sums of every element: their mean, their root, or what they are."""
+        """The statistic of each sum: its root for l2, the sum itself for a largest value, else the mean."""
         if statistic.using == "l2":
             return [np.sqrt(s) for s in self.sums]
         if statistic.largest:
@@ -52,7 +52,7 @@ class Scores:
 
 
 def cache_path(model: Path, statistic: Statistic = IMPORTANCE) -> Path:
-    """Where the scores of a model are kept: beside it; of one that was fetched, in the current folder."""
+    """The file for the scores of a model: beside the model, or in the current folder for a fetched model."""
     place, name = put_beside(model), statistic.name.replace(" ", "-")
     return place.with_name(f"{place.name if model.is_dir() else place.stem}.{name}.npz")
 
@@ -60,17 +60,17 @@ def cache_path(model: Path, statistic: Statistic = IMPORTANCE) -> Path:
 def fingerprint(
     files: Sequence[Path], data: Path, samples: int | None, statistic: Statistic = IMPORTANCE
 ) -> str:
-    """Changes with the files of a model, the inputs, how many of them are used, and what is measured."""
+    """A hash of the files of a model, the inputs, the number of samples, and the statistic."""
     name = "" if statistic == IMPORTANCE else f" {statistic.name}"
-    found = hashlib.blake2b(f"{FORMAT} {samples}{name}".encode(), digest_size=20)
+    digest = hashlib.blake2b(f"{FORMAT} {samples}{name}".encode(), digest_size=20)
     for path in (*files, data):
         with path.open("rb") as file:
-            found.update(hashlib.file_digest(file, "blake2b").digest())
-    return found.hexdigest()
+            digest.update(hashlib.file_digest(file, "blake2b").digest())
+    return digest.hexdigest()
 
 
 def write_scores(path: Path, scores: Scores) -> None:
-    """Keep scores; a folder that cannot be written to keeps none."""
+    """Write scores to a file. Where the folder cannot be written to, nothing is kept."""
     head = {"fingerprint": scores.fingerprint, "cases": scores.cases, "done": scores.done}
     arrays: dict[str, Array] = {"growc": np.array(json.dumps(head | {"profile": scores.profile}))}
     for k, (total, count) in enumerate(zip(scores.sums, scores.counts, strict=True)):
@@ -86,11 +86,11 @@ def write_scores(path: Path, scores: Scores) -> None:
 
 
 def read_scores(path: Path) -> Scores | None:
-    """What was kept; None where nothing is, or nothing that can be read."""
+    """The scores in a file; None where there is no file, or none that can be read."""
     if not path.is_file():
         return None
-    # A file that holds no scores can lead numpy to anything.
-    # Numpy leaves open what it has opened itself and cannot read.
+    # A file without scores can make numpy raise any error.
+    # Numpy leaves a file open that it opened itself and cannot read.
     with suppress(Exception), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
         head = json.loads(str(file["growc"]))
         count = sum(name.startswith("sum.") for name in file.files)
@@ -102,7 +102,7 @@ def read_scores(path: Path) -> Scores | None:
 
 def require(path: Path, mark: str) -> None:
     """Raise GrowError (G501) where a file has no scores of the measurement with this fingerprint."""
-    found = read_scores(path)
-    if found is None or found.fingerprint != mark:
-        what = "is no file of scores" if found is None else "has scores of another model, or of other inputs"
+    scores = read_scores(path)
+    if scores is None or scores.fingerprint != mark:
+        what = "is no file of scores" if scores is None else "has scores of another model, or of other inputs"
         raise GrowError(Diagnostic("G501", f"`{path}` exists, and {what}", help="`--force` replaces it"))

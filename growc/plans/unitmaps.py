@@ -1,4 +1,4 @@
-"""How resized inputs and outputs of a grown model show the source's units: data for verification."""
+"""The places of the source's units in resized inputs and outputs of a grown model, for verification."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from growc.ir.graph import wide
 Integers = NDArray[np.integer]
 
 JUNK = 1.0
-"""What is fed where nothing may be read."""
+"""The value fed to units that nothing may depend on."""
 
 
 @dataclass(frozen=True)
 class UnitMap:
-    """How one axis of one output of the grown model shows the source's units.
+    """The places of the source's units on one axis of one output of the grown model.
 
     axis: the axis of the output.
     index: shape (d,); the source's unit i stands at position index[i] of the grown axis.
@@ -30,7 +30,10 @@ class UnitMap:
     scale: Array | None = None
 
     def restrict(self, source: Array, grown: Array) -> tuple[Array, Array]:
-        """Both on the source's units. Raises IndexError where the grown output has no place for them."""
+        """Both arrays on the source's units.
+
+        Raises IndexError where the grown output has no place for them.
+        """
         shown = np.take(grown, self.index, axis=self.axis)
         if self.scale is None:
             return source, shown
@@ -39,14 +42,13 @@ class UnitMap:
 
 @dataclass(frozen=True)
 class StateMap:
-    """How one axis of a state of the grown model follows from the source's: of the input that takes it, and
-    of the output that carries it on.
+    """One axis of a state of the grown model in terms of the source's, for its input and its output.
 
     axis: the axis of both.
     index: shape (D,); the grown unit j is the source's unit index[j], and zero where index[j] is -1.
     scale: shape (D,); grown units are multiplied by it. None: ones.
-    mean: shape (D,); so many times the mean of all units is added. None: zeros.
-    junk: shape (D,); units that may be anything. None: there are none.
+    mean: shape (D,); the factor of the mean of all units, which is added. None: zeros.
+    junk: shape (D,); units that may have any value. None: there are none.
     """
 
     axis: int
@@ -79,10 +81,10 @@ class StateMap:
 
 @dataclass(frozen=True)
 class BlendMap:
-    """How one axis of a state follows from the source's where units are means of several.
+    """One axis of a state in terms of the source's, where units are means of several.
 
     axis: the axis of the input and of the output. matrix: shape (D, d); each grown unit is the sum of the
-    source's by its row.
+    source's units, weighted by its row.
     """
 
     axis: int
@@ -90,8 +92,8 @@ class BlendMap:
 
     def extend(self, array: Array) -> Array:
         """The grown state for the source's."""
-        made = np.tensordot(self.matrix, wide(array), axes=(1, self.axis))
-        return np.asarray(np.moveaxis(made, 0, self.axis), dtype=array.dtype)
+        product = np.tensordot(self.matrix, wide(array), axes=(1, self.axis))
+        return np.asarray(np.moveaxis(product, 0, self.axis), dtype=array.dtype)
 
     def restrict(self, source: Array, grown: Array) -> tuple[Array, Array]:
         """Both on the grown units. Raises IndexError where the grown output has another number of them."""
@@ -102,12 +104,12 @@ class BlendMap:
 
 @dataclass(frozen=True)
 class NumberMap:
-    """Numbers of units, of which some are gone: the result's unit j is the source's unit kept[j]."""
+    """Numbers of units where some units are dropped: the result's unit j is the source's unit kept[j]."""
 
     kept: Integers
 
     def extend(self, array: Array) -> Array:
-        """The result's numbers for the source's. Raises IndexError for those of units that are gone."""
+        """The result's numbers for the source's. Raises IndexError for numbers of dropped units."""
         places = np.full(max(int(np.max(self.kept)), int(np.max(array, initial=0))) + 1, -1)
         places[self.kept] = np.arange(len(self.kept))
         moved = np.where(array < 0, array, places[np.maximum(array, 0)])
@@ -121,10 +123,10 @@ class NumberMap:
 
 
 OutputMap = UnitMap | StateMap | BlendMap
-"""What shows the source's units in an output."""
+"""The place of the source's units in an output."""
 
 InputMap = StateMap | BlendMap | NumberMap
-"""What fills an input from the source's."""
+"""The rule that fills an input from the source's."""
 
 
 def _along(vector: Array, axis: int, ndim: int) -> Array:

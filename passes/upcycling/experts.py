@@ -5,13 +5,13 @@ mixture the steps that make it of the one network, at the moment of the statemen
 
 1. A stack has the network's tensor once for each expert: E_i = W. `noise S` is added to the matrices of every
    expert but the first: N(0, S · std(W)).
-2. `reset P` draws floor(P · f) of the f units of every expert, others for each: what makes and reads these
-   units is N(mean(W), std(W)²), and vectors are 0, or 1 where they multiply (Nakamura et al. 2025, section 3; mean and
-   deviation are those of the whole tensor).
+2. `reset P` draws floor(P · f) of the f units of every expert, others for each. Matrices that make or read
+   these units are N(mean(W), std(W)²) there, with mean and deviation of the whole tensor. Vectors are 0, or 1
+   where they multiply (Nakamura et al. 2025, section 3).
 3. `in M parts`: experts c·M to c·M + M − 1 are one copy, of which the s-th has the units s·f/M to
    (s + 1)·f/M − 1. It has them in front, and the statement leaves the others out. M times its matrix reads
    them, since each part has the M-th part of the weight of a copy (He et al. 2024, virtual groups).
-4. A router is new: R ~ N(0, DEVIATION), Earlier statements have no effect on its rows. All parts of a copy
+4. A router is new: R ~ N(0, DEVIATION). Earlier statements have no effect on its rows. All parts of a copy
    have one row, so that they are chosen together.
 
 Every draw is keyed by the statement, the network, its layer, and the number of the tensor within it.
