@@ -1,1 +1,1 @@
-"""The neutral graph, and the notation in which an operator's row says what it does to axes."""
+"""The neutral graph, and the notation for the effect of operators on axes."""

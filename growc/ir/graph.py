@@ -1,8 +1,8 @@
 """The neutral graph that the analysis works on: nodes, values, and one constant per use of a weight.
 
-A dialect (growc.dialects.onnx) builds it from a model. Every operand that is a weight is a `Value` of its
-own, so that merged initializers, shared scalars and tied embeddings are many values that name one
-`Weight`: what must stay one is decided later, by growc.passes.axes.ties.
+A dialect (growc.dialects.onnx) builds it from a model. Every operand that is a weight is a separate `Value`.
+So merged initializers, shared scalars and tied embeddings are several values with one `Weight`.
+growc.passes.axes.ties decides later which of these must stay one tensor.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from growc.ir.traits import JOIN, WRITE, Trait
 from growc.ir.walk import walk
 
 Index = tuple[slice | Ints, ...]
-"""Of an array, as numpy takes it: slices, or numbers for each axis."""
+"""An index of numpy: for each axis a slice, or numbers."""
 Origin = Hashable
-"""What a dialect has of its own for a value, a node or a stored tensor. Only the dialect looks into it."""
+"""The dialect's own object for a value, a node or a stored tensor. Only the dialect looks into it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """The units of an axis, where they are others than are stored. units: the stored one that each is, -1
-    where it is zero; stored: how many there are; name: of the axis."""
+    """The order of an axis's units, if it differs from the stored one.
+
+    units: the stored unit that each unit is, -1 for zeros. stored: the number of stored units. name: the name
+    of the axis."""
 
     axis: int
     units: Array
@@ -40,9 +42,11 @@ class Order:
 
 @dataclass(frozen=True)
 class Upcycled:
-    """Of a mixture that a network of the source became: the number of the statement, that of the network
-    among those of the statement, and which of its stored tensors it is. router: whether the source has no
-    such tensor, since it scores experts. reads: whether its matrix reads the network's inner units.
+    """The mark of a stored tensor of a mixture that was made of a network of the source.
+
+    statement: the number of the statement. network: the number of the network among those of the statement.
+    part: the number of the tensor in the network. router: whether it scores experts: the source has no such
+    tensor. reads: whether it is the matrix that reads the network's inner units.
     """
 
     statement: int
@@ -54,7 +58,7 @@ class Upcycled:
 
 @dataclass(eq=False)
 class Weight:
-    """A stored tensor of the model. `read` brings its values and is called only when they are needed."""
+    """A stored tensor of the model. `read` returns its values and is called only when they are needed."""
 
     name: str
     shape: tuple[int, ...]
@@ -62,38 +66,40 @@ class Weight:
     read: Callable[[], Array] = field(repr=False)
     origin: Origin | None = field(default=None, repr=False)
     stored: Origin | None = field(default=None, repr=False)
-    """Where it is quantised: how (growc.plans.quantised.Quantised)."""
+    """The storage of a quantised weight (growc.plans.quantised.Quantised)."""
     computed: tuple[str, ...] = ()
     """The stored tensors that the model computes it from, if it does."""
     copy_of: str = ""
-    """The tensor of the source that it comes from, where its layer has another place there."""
+    """The tensor of the source that it comes from, if its layer has another place in the source."""
     zero: bool = False
     """Whether it is zero, so that a new layer adds nothing."""
     mean_of: tuple[str, ...] = ()
-    """The tensors of the source of which it is the mean, where layers became one."""
+    """The tensors of the source whose mean it is, if layers were merged."""
     aliases: tuple[str, ...] = ()
-    """Its other names in a module: a use that parts from it takes one of them."""
+    """Its other names in a module. A use that gets a tensor of its own takes one of them."""
     assumed: bool = False
-    """Whether it stands for what an operator is not given: the model stores no such tensor."""
+    """Whether it stands for an absent operand: the model stores no such tensor."""
     shift: float = 0.0
-    """What the model adds to it wherever it is used (gains stored as their distance from one): maps act on
-    the sum."""
+    """The number that the model adds to it wherever it is used (gains stored as their distance from one).
+
+    Maps act on the sum.
+    """
 
     order: Order | None = None
-    """What the units of an axis are of those that are stored: `shape` and `read` have them in this order."""
+    """The order of an axis's units, if it is not the stored one: `shape` and `read` have this order."""
     upcycled: Upcycled | None = None
-    """What it is of a mixture that a statement makes: `order` then says that experts are copies of one."""
+    """Set for a tensor of a mixture that a statement makes. `order` then makes all experts copies of one."""
     known: bool = True
-    """Whether there are values: of a config by itself, sizes are all that is there."""
+    """Whether there are values. A config alone gives only sizes."""
     some: Callable[[Index], Array] | None = field(default=None, repr=False)
-    """Brings the values at an index of numpy without the others, where that is possible."""
+    """Reads the values at an index of numpy without the others, where that is possible."""
 
     def at(self, index: Index) -> Array:
         """The values at an index of numpy."""
         return self.reader()(index)
 
     def reader(self) -> Callable[[Index], Array]:
-        """What brings the values at one index after the other; where it brings all, it does so once."""
+        """A function that reads the values at an index. If it must read all values, it does so once."""
         if self.some is not None:
             return self.some
         whole = self.read()
@@ -101,12 +107,12 @@ class Weight:
 
     @property
     def root(self) -> str:
-        """The name of the source's tensor that it is or comes from."""
+        """The name of the source's tensor that the weight is or comes from."""
         return self.copy_of or self.name
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """Its sizes in the source."""
+        """The shape of the stored tensor."""
         if self.order is None:
             return self.shape
         return tuple(self.order.stored if k == self.order.axis else n for k, n in enumerate(self.shape))
@@ -118,7 +124,7 @@ class Weight:
 
     @property
     def floating(self) -> bool:
-        """Whether it holds real or complex numbers."""
+        """Whether the weight holds real or complex numbers."""
         return self.dtype in FLOATING
 
 
@@ -154,7 +160,7 @@ class Value:
 
     @property
     def unmoved(self) -> Value:
-        """What it is but for its layout: the use of a stored tensor, if it is one that is on its way."""
+        """The value before layout operators: the use of a stored tensor, if this is such a use."""
         return backward(self, lambda node: node.chain)
 
     @property
@@ -169,23 +175,21 @@ Operands = Mapping[int, Range]
 """The ranges of operands, by their numbers: those that have an element for each unit."""
 
 Image = Callable[["Node", Operands, Bools], Range]
-"""A rule for ranges. The last argument: rows that are in the domain of the operator, as means of what is."""
+"""A rule for ranges. Its last argument: units that are in the domain of the operator, such as means."""
 
 
 Bound = Sequence["Value | float"]
-"""The largest, or the least, of these."""
+"""Values and numbers whose largest, or least, is a bound."""
 
 
 class Clamp(NamedTuple):
-    """The largest of some values and numbers, then the least of that and others."""
+    """A clamp: the largest of some values and numbers, then the least of that and others."""
 
     largest: Bound
     least: Bound = ()
 
     def beside(self, operand: Value | None) -> tuple[Bound, Bound] | None:
-        """The bounds below and above one of the values that the others are; None where several of them make
-        one bound.
-        """
+        """The lower and upper bounds of one operand by the others; None where several make one bound."""
         low, high = ([x for x in side if x is not operand] for side in self)
         if operand in self.largest:
             return low, high
@@ -193,10 +197,10 @@ class Clamp(NamedTuple):
 
 
 class Address(NamedTuple):
-    """An operand that holds numbers of the units of an axis: of operand 0, or of the result.
+    """An operand that holds unit numbers of an axis of operand 0, or of the result.
 
-    column: which element of its last axis they are, where that has one for each of several axes. end: whether
-    a run of units starts or ends there.
+    column: the element of its last axis that holds them, if it has one for each of several axes. end: whether
+    a run of units starts or ends at the number.
     """
 
     operand: int
@@ -208,38 +212,38 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class Laws:
-    """What an operator's row states of the values of its results, beside its traits (docs/theory.md)."""
+    """The laws of an operator's row about the values of its results, beside its traits (docs/theory.md)."""
 
     image: Image | None = None
-    """What it makes of the ranges of units."""
+    """The rule for the ranges of units."""
     increasing: bool = False
-    """Of one operand: no result falls where the operand grows."""
+    """For one operand: whether no result falls where the operand grows."""
     clamp: Callable[[Node], Clamp] | None = None
-    """Which values and numbers each element is the largest and the least of, at its place."""
+    """The values and numbers whose largest and least each element is, at its place."""
     keeps: tuple[float, float] | None = None
-    """Between these bounds lie all results, and numbers between them stay as they are."""
+    """Bounds of all results. Numbers between them stay as they are."""
     again: bool = False
-    """f(f(x)) = f(x), where the other operands are the same."""
+    """Whether f(f(x)) = f(x), if the other operands are the same."""
     puts: tuple[float, ...] | None = None
-    """With `again`: f leaves an element as it is, or puts one of these in its place; None: or others."""
+    """With `again`: the numbers that f may put in place of an element. None: any number."""
     signs: frozenset[int] = frozenset()
-    """A comparison is true where the sign of operand 0 − operand 1 is one of these."""
+    """For a comparison: the signs of operand 0 − operand 1 for which it is true."""
     implies: Mapping[bool, bool] = field(default_factory=dict)
-    """Where a condition is the one, all its operands are the other."""
+    """For a condition: where it has the truth value of the key, all its operands have that of the value."""
     least: bool = False
-    """Of an extreme along axes: it is the least element, not the largest."""
+    """For an extreme along axes: whether it is the least element, not the largest."""
     with_zero: bool = False
-    """Of an extreme along axes: it is one of the elements and zero."""
+    """For an extreme along axes: whether it is that of the elements and zero."""
     addresses: Callable[[Node], Iterable[Address]] = lambda node: ()
-    """Which operands hold numbers of units."""
+    """Gives the operands that hold unit numbers."""
     mixes: bool = False
-    """It is linear along an axis, of which some element of a result depends on all."""
+    """Whether it is linear along an axis, and some element of a result depends on all units."""
     constant: Callable[[Node], Array] | None = None
-    """The one number that every element of a result is."""
+    """Gives the number that every element of a result is."""
     shape: int | None = None
     """The operand that lists the sizes of the result."""
     scales: int | None = None
-    """The operand that lists by how much each axis grows."""
+    """The operand that lists the factor by which each axis grows."""
 
 
 @dataclass(eq=False)
@@ -255,69 +259,69 @@ class Node:
     attributes: Mapping[str, object]
     origin: Origin | None = field(default=None, repr=False)
     captured: tuple[Value, ...] = ()
-    """Values that a body of this node (If, Loop, Scan) takes from the scope around it."""
+    """Values that a body of this node (If, Loop, Scan) takes from the enclosing scope."""
     guards: tuple[tuple[Value, bool], ...] = ()
     """For a node in a branch: the conditions under which it runs."""
     chain: bool = False
-    """Whether it carries a weight to one use: other uses of the weight have their own copy of it."""
+    """Whether it is a layout operator between a weight and one use. Other uses have their own copy of it."""
     part_of: str = ""
-    """The operator of the model that it is a part of, where that was taken apart."""
+    """The operator of the model that it is a part of, if that was split into several nodes."""
     treatment: str = "opaque"
-    """What its operator does to maps, by its row (growc.ir.notation.TREATMENTS)."""
+    """The effect of its operator on maps, by its row (growc.ir.notation.TREATMENTS)."""
     traits: frozenset[Trait] = frozenset()
-    """The laws that its operator's row states of what it makes."""
+    """The traits of its operator's row."""
     laws: Laws = Laws()
-    """What its operator's row states besides."""
+    """The other laws of its operator's row."""
 
     @property
     def addresses(self) -> list[Address]:
-        """Its operands that hold numbers of units."""
+        """The operands that hold unit numbers."""
         return list(self.laws.addresses(self))
 
     @property
     def taken(self) -> Sequence[int]:
-        """Of an operator that moves elements: the operands whose elements it gives."""
+        """For an operator that moves elements: the operands whose elements the result has."""
         every = range(len(self.inputs))
         return every if self.has(JOIN) else every[:3:2] if self.has(WRITE) else every[:1]
 
     def has(self, *traits: Trait) -> bool:
-        """Whether one of these laws holds of what it makes."""
+        """Whether the operator has one of these traits."""
         return not self.traits.isdisjoint(traits)
 
     @property
     def kind(self) -> str:
-        """The operator as the model has it."""
+        """The name of the operator in the model."""
         return self.part_of or self.op
 
     def integer(self, name: str, default: int = 0) -> int:
-        """An attribute that is a whole number."""
-        found = self.attributes.get(name, default)
-        assert isinstance(found, int), name
-        return found
+        """An attribute that is an integer."""
+        attribute = self.attributes.get(name, default)
+        assert isinstance(attribute, int), name
+        return attribute
 
     def real(self, name: str, default: float = 0.0) -> float:
         """An attribute that is a number."""
-        found = self.attributes.get(name, default)
-        assert isinstance(found, int | float), name
-        return float(found)
+        attribute = self.attributes.get(name, default)
+        assert isinstance(attribute, int | float), name
+        return float(attribute)
 
     def integers(self, name: str) -> list[int] | None:
-        """An attribute that is a list of whole numbers; None where it is absent."""
-        found = self.attributes.get(name)
-        assert found is None or isinstance(found, Sequence), name
-        return None if found is None else [int(i) for i in found]
+        """An attribute that is a list of integers; None where it is absent."""
+        attribute = self.attributes.get(name)
+        assert attribute is None or isinstance(attribute, Sequence), name
+        return None if attribute is None else [int(i) for i in attribute]
 
     def array(self, name: str) -> Array | None:
         """An attribute that is a tensor; None where it is absent."""
-        found = self.attributes.get(name)
-        return None if found is None else np.asarray(found)
+        attribute = self.attributes.get(name)
+        return None if attribute is None else np.asarray(attribute)
 
     @property
     def made_of(self) -> Sequence[Sequence[int]] | None:
-        """Around a body: for each result the operands that become its elements."""
-        found = self.attributes.get("made_of")
-        assert found is None or isinstance(found, tuple)
-        return found
+        """For a node with a body: the operands that become elements of each result; None for others."""
+        attribute = self.attributes.get("made_of")
+        assert attribute is None or isinstance(attribute, tuple)
+        return attribute
 
     def input(self, i: int) -> Value | None:
         """Operand i, or None where it is absent."""
@@ -325,23 +329,23 @@ class Node:
 
     def required(self, i: int) -> Value:
         """Operand i of an operator that always has it."""
-        found = self.inputs[i]
-        assert found is not None, i
-        return found
+        operand = self.inputs[i]
+        assert operand is not None, i
+        return operand
 
     @property
     def named_axes(self) -> list[int] | None:
-        """The axes that it names, by an attribute in old opsets and by operand 1 in new ones.
+        """The axes that the node names, by an attribute in old opsets and by operand 1 in new ones.
 
-        None where it names none, or none that are known.
+        None where it names none, or they are not known.
         """
-        given, second = self.integers("axes"), self.input(1)
-        if given is None and second is not None and second.known is not None:
+        attribute, second = self.integers("axes"), self.input(1)
+        if attribute is None and second is not None and second.known is not None:
             return [int(a) for a in second.known[0].reshape(-1)]
-        return given
+        return attribute
 
     def sources(self, result: Value) -> tuple[Value, ...]:
-        """The operands that become elements of a result: not all, around bodies of If, Loop and Scan."""
+        """The operands that become elements of a result. For If, Loop and Scan these are not all operands."""
         made_of = self.made_of
         places = range(len(self.inputs)) if made_of is None else made_of[self.outputs.index(result)]
         return tuple(v for i in places if (v := self.inputs[i]) is not None)
@@ -354,7 +358,7 @@ class Node:
 
 
 class Dialect(Protocol):
-    """What is asked of the format that a graph was captured from."""
+    """The interface to the format that a graph was captured from."""
 
     def knows(self, op: str) -> bool:
         """Whether an operator has a row."""
@@ -363,10 +367,10 @@ class Dialect(Protocol):
         """The row of a node's operator at these operands and results; opaque where it has none."""
 
     def outermost(self, node: Node) -> bool:
-        """Whether a node stands in no body."""
+        """Whether a node is in no body of another node."""
 
     def evaluate(self, node: Node, operands: Sequence[Array | None]) -> Sequence[Array] | None:
-        """What a node makes of these operands; None where that cannot be told."""
+        """The results of a node on these operands; None where they cannot be computed."""
 
 
 @dataclass(eq=False)
@@ -381,7 +385,7 @@ class Graph:
     weights: list[Weight]
     dialect: Dialect
     states: list[tuple[Value, Value]] = field(default_factory=list)
-    """Inputs that take what an output of the step before gave, each with that output."""
+    """Pairs (input, output): the input takes the value that the output had at the step before."""
 
     def values(self) -> Iterator[Value]:
         """Every value once: graph inputs, weight uses, results of nodes."""
@@ -400,26 +404,26 @@ class Graph:
         yield from self.given_out()
 
     def given_out(self) -> Iterator[Value]:
-        """The uses of weights that are outputs and nothing else."""
+        """Yield the uses of weights that are outputs and have no other use."""
         yield from (v for v in self.outputs if v.weight is not None and not v.users)
 
 
 def static_values(graph: Graph) -> set[Value]:
-    """Values that no model input reaches: weights and what is made of them alone."""
-    found = {v for v in graph.values() if v.weight is not None}
+    """The values that no model input reaches: weights, and values made of weights alone."""
+    static = {v for v in graph.values() if v.weight is not None}
     for node in graph.nodes:
         operands = list(node.operands)
         if (
             operands
-            and all(v in found or v.known is not None for v in operands)
-            and any(v in found for v in operands)
+            and all(v in static or v.known is not None for v in operands)
+            and any(v in static for v in operands)
         ):
-            found.update(node.outputs)
-    return found
+            static.update(node.outputs)
+    return static
 
 
 def backward(value: Value, through: Callable[[Node], bool]) -> Value:
-    """The value behind nodes that pass a test, along the first operand of each."""
+    """The value above all nodes that pass a test, along the first operand of each."""
     while (node := value.producer) is not None and node.inputs and through(node):
         if node.inputs[0] is None:
             break
@@ -428,15 +432,15 @@ def backward(value: Value, through: Callable[[Node], bool]) -> Value:
 
 
 def makers(values: Iterable[Value | None]) -> Iterator[Node]:
-    """The nodes whose results these are."""
+    """Yield the nodes whose results these values are."""
     yield from (v.producer for v in values if v is not None and v.producer is not None)
 
 
 def used_by(values: Iterable[Value]) -> Iterator[Node]:
-    """The nodes that use these in any way."""
+    """Yield the nodes that use these values in any way."""
     yield from (node for v in values for node, _ in v.users)
 
 
 def readers(use: Value) -> set[Node]:
-    """The nodes that a stored tensor reaches first, the layout operators on the way included."""
+    """The nodes that a stored tensor reaches first, including the layout operators on the way."""
     return set(walk(used_by([use]), lambda node: used_by(node.outputs if node.chain else ())))

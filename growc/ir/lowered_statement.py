@@ -1,4 +1,4 @@
-"""One statement, lowered: the map of every space that it resizes; and sizes as statements change them."""
+"""One lowered statement: the map of every space that it resizes. And the sizes that statements change."""
 
 from __future__ import annotations
 
@@ -20,67 +20,71 @@ from growc.recipe.option_rules import Options
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """One space takes one map. `map` is in units of the space; `unit` is how many of its elements a fill's
-    unit has.
+    """The request that one space takes one map.
+
+    `map`: the map over units of the space. `unit`: the number of the space's elements in a unit of the fill.
     """
 
     __repr__ = brief
 
     space: Space
     fill: FillRule | None
-    """None: a ranking chose the units."""
+    """The fill of new units; None where a ranking chose the units."""
     map: IndexMap
     new: Bools = field(repr=False)
     draws: Draws = field(repr=False)
     unit: int = 1
     share: float | None = None
-    """Which part of the importance of the space is dropped, where it was measured."""
+    """The share of the space's importance that is dropped, where importance was measured."""
 
     @property
     def entries(self) -> Entries:
-        """What weights hold for units that are no copies."""
+        """The entries of weights for units that are no copies."""
         return Entries() if self.fill is None else self.fill.entries
 
     @property
     def drops(self) -> bool:
-        """Whether some units of the space are left out."""
+        """Whether some units of the space are dropped."""
         return bool((self.map.counts == 0).any())
 
     @property
     def left(self) -> IndexMap:
-        """What the map does to the units that it does not drop."""
+        """The map over the units that are not dropped."""
         return IndexMap.identity(self.map.size) if self.drops else self.map
 
 
 @dataclass(eq=False)
 class Units:
-    """Where the units of an axis come from: `index[i]` where the group of a unit is of the i-th kind.
+    """The origins of an axis's units: `index[i]` for units whose group is of the i-th kind.
 
-    `part`: which kind that is for each unit; -1 where the axis does not say.
+    `part`: the kind of each unit; -1 where the axis does not determine it.
     """
 
     index: Ints
     part: Ints
 
     def resolved(self) -> Ints | None:
-        """One index for each unit; None where it takes another axis to know."""
+        """One index for each unit; None where it depends on another axis."""
         if (self.part < 0).any() and (self.index != self.index[:1])[:, self.part < 0].any():
             return None
-        at: Ints = self.index[np.maximum(self.part, 0), np.arange(len(self.part))]
-        return at
+        index: Ints = self.index[np.maximum(self.part, 0), np.arange(len(self.part))]
+        return index
 
     def mean(self, size: int) -> Floats:
-        """Each unit as the mean of where it comes from in all kinds of groups, a row over `size` old ones."""
-        found: Floats = np.eye(size)[self.index].mean(axis=0)
-        return found
+        """Each unit as the mean of its origins in all kinds of groups, shape (units, size).
+
+        size: the number of old units.
+        """
+        rows: Floats = np.eye(size)[self.index].mean(axis=0)
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
 class Regroup:
-    """A map of the product (keys group): it takes both to know where a query head comes from.
+    """A map of the product (keys group): both factors together determine the origin of a query head.
 
-    `cannot`: what is refused where the map cannot act. `averages`: whether keys are means wherever nothing
-    says for which group they are read.
+    `cannot`: the start of the message where the map cannot act. `averages`: whether keys are means wherever
+    nothing says for which group they are read.
     """
 
     __repr__ = brief
@@ -95,40 +99,43 @@ class Regroup:
 
     @property
     def kinds(self) -> int:
-        """How many kinds of groups there are."""
+        """The number of kinds of groups."""
         return len(self.of_keys.index)
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many heads there are afterwards: keys, and queries for each."""
+        """The numbers of heads afterwards: keys, and queries for each key."""
         return len(self.of_keys.part), len(self.of_group.part)
 
 
 def split(keys: int, group: int, parts: int) -> tuple[Units, Units]:
-    """Every group splits into `parts`: query head (k, g) becomes (k·parts + g // G', g mod G')."""
+    """Split every group into `parts`: query head (k, g) becomes (k·parts + g // G', g mod G')."""
     new, inside = np.arange(keys * parts), group // parts
     of_group = np.arange(inside) + inside * np.arange(parts)[:, None]
     return Units(np.tile(new // parts, (parts, 1)), new % parts), Units(of_group, np.full(inside, -1))
 
 
 def shuffle(orders: Ints) -> tuple[Units, Units]:
-    """The k-th group takes its own heads in the order `orders[k]`."""
+    """Put the heads of the k-th group in the order `orders[k]`."""
     keys, group = orders.shape
     each = np.arange(keys)
     return Units(np.tile(each, (keys, 1)), each), Units(orders, np.full(group, -1))
 
 
 def pool(keys: int, group: int, parts: int) -> tuple[Units, Units]:
-    """`parts` groups become one: query head (k, g) becomes (k // parts, (k mod parts)·G + g)."""
-    left, new = np.arange(keys // parts), np.arange(group * parts)
-    of_keys = left * parts + np.arange(parts)[:, None]
-    return Units(of_keys, np.full(len(left), -1)), Units(np.tile(new % group, (parts, 1)), new // group)
+    """Merge `parts` groups into one: query head (k, g) becomes (k // parts, (k mod parts)·G + g)."""
+    pooled_keys, new = np.arange(keys // parts), np.arange(group * parts)
+    of_keys = pooled_keys * parts + np.arange(parts)[:, None]
+    return Units(of_keys, np.full(len(pooled_keys), -1)), Units(
+        np.tile(new % group, (parts, 1)), new // group
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A ranking that chooses units of a space that changes. slots: the axes that number what it chooses;
-    before, after: how many it chooses.
+    """A ranking that chooses units of a space that changes.
+
+    slots: the axes whose units are the chosen ones. before, after: the number that it chooses.
     """
 
     __repr__ = brief
@@ -142,7 +149,7 @@ class Choice:
 
 @dataclass(eq=False)
 class Stage:
-    """All spaces that one statement maps, or what becomes of groups."""
+    """All requests of one statement: maps of spaces, regroupings of heads, choices and merges."""
 
     __repr__ = brief
 
@@ -155,32 +162,32 @@ class Stage:
     regroups: list[Regroup] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     merges: dict[Space, int] = field(default_factory=dict)
-    """Of spaces, how many units in a row become their mean."""
+    """For each merged space, the number of consecutive units that become their mean."""
     in_parts: bool = False
-    """Whether units that go from a copy are those that other parts of the copy have."""
+    """Whether the units that a copy loses are those that other parts of the copy have."""
 
     @property
     def changes(self) -> bool:
-        """Whether there is anything to do."""
+        """Whether the statement changes anything."""
         chosen = any(choice.before != choice.after for choice in self.choices)
         return bool(self.requests or self.regroups or self.merges or chosen)
 
 
 @dataclass
 class Sizes:
-    """Today's size of every atom that a statement changed; all others keep the model's.
+    """The current size of every atom that a statement changed. All other atoms have the model's size.
 
-    `asked` is what statements gave products whose factors are only settled after the last one (groups of
-    query heads), by their factors.
+    `asked`: the sizes that statements gave to products, by their factors, where the factors are settled only
+    after the last statement (groups of query heads).
     """
 
     current: dict[Space, int] = field(default_factory=dict)
     asked: dict[tuple[Space, ...], int] = field(default_factory=dict)
     moment: int | None = None
-    """The statement before which they stand; None: after the last one."""
+    """The number of the statement before which these sizes hold; None: after the last statement."""
 
     def copy(self) -> Sizes:
-        """The sizes as they stand now."""
+        """A copy of the current sizes."""
         return Sizes(dict(self.current), dict(self.asked), self.moment)
 
     def of(self, space: Space) -> Size:
@@ -199,17 +206,17 @@ class Sizes:
         return int(np.prod([self.of(s)[0] for s in spaces], dtype=np.int64))
 
     def ask(self, spaces: Sequence[Space], size: int) -> None:
-        """What a product is to become, once its factors are settled."""
+        """Record the size that a product will have once its factors are settled."""
         self.asked[tuple(spaces)] = size
 
     def apply_to(self, space: Space, stage: Stage) -> None:
-        """Take over the size of one atom: of others a later stage may have been taken over by now."""
+        """Set the size of one atom after a stage. Other atoms may already have sizes of later stages."""
         request = stage.requests.get(find(space))
         if request is not None:
             self.current[request.space] = request.map.size
 
     def apply(self, stage: Stage) -> None:
-        """Take over the sizes that a stage leaves."""
+        """Set the sizes of all atoms after a stage."""
         self.current.update((key, request.map.size) for key, request in stage.requests.items())
         self.current.update((space, self.of(space)[0] // parts) for space, parts in stage.merges.items())
         for choice in stage.choices:
@@ -218,5 +225,5 @@ class Sizes:
             self.regroup(one)
 
     def regroup(self, one: Regroup) -> None:
-        """Take over the numbers of heads that other groups have."""
+        """Set the numbers of heads after a regrouping."""
         self.current.update(zip((one.keys, one.group), one.sizes, strict=True))

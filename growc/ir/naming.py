@@ -1,10 +1,10 @@
-"""Names that nothing has yet."""
+"""New names that are not in use."""
 
 from __future__ import annotations
 
 
 def unused(name: str, taken: set[str] | set[str | None]) -> str:
-    """A name, with a mark for each time that it is taken already; it is taken from now on."""
+    """The name, with underscores appended until it is not in `taken`. Adds it to `taken`."""
     while name in taken:
         name += "_"
     taken.add(name)

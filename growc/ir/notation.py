@@ -1,17 +1,23 @@
-"""What an operator does to axes: the notation of the operator tables.
+"""The notation of the operator tables: the effect of an operator on axes.
 
 A row is a line of text:
 
     MatMul    ... m k, ... k n -> ... m n | k, ... k n -> ... n      contract
 
-Same name: tied. Only on the left: contracted or reduced. `(g o)`: a row-major product. `(a + b)`: end to end.
-`...`: any number of axes, broadcast from the right. `_`: opaque, the axis is frozen. `#`: addressed by
-number, it may only be appended to. `1`: a single element that is stretched. `a!`: a label whose axis is
-frozen. `a~`: one whose axis is read as a whole, though any order and choice of its units may pass. `?` behind
-an operand: it may be absent. `|` separates variants; the first that fits the ranks is taken. The last column
-is the *treatment*: what the operator does to maps (growc.passes.solving.treatments has one rule for each);
-behind it stand its *traits* (growc.ir.traits). What depends on values (Reshape, Slice, …) is a function that
-returns such a line, so that `growc explain` can always print one.
+- Axes with one name are tied. Names that stand only on the left are contracted or reduced.
+- `(g o)`: a row-major product. `(a + b)`: segments end to end.
+- `...`: any number of axes, broadcast from the right.
+- `_`: an opaque axis, which is frozen.
+- `#`: an axis whose units are addressed by number; it may only grow at its end.
+- `1`: a single element that is broadcast.
+- `a!`: a label whose axis is frozen.
+- `a~`: a label whose axis is read as a whole, though its units may be reordered or chosen from.
+- `?` after an operand: it may be absent.
+- `|` separates variants; the first that fits the ranks is taken.
+
+The last column is the *treatment*: the effect of the operator on maps (growc.passes.solving.treatments has
+one rule for each). Its *traits* follow (growc.ir.traits). For an operator that depends on values (Reshape,
+Slice, …), a function returns such a line, so that `growc explain` can always print one.
 """
 
 from __future__ import annotations
@@ -58,7 +64,7 @@ TREATMENTS = {
 
 
 def keeps_zero(treatment: str) -> bool:
-    """Whether an elementwise operator maps zero to zero, whatever stands beside it."""
+    """Whether an elementwise operator maps zero to zero, for any other operands."""
     return treatment.startswith("pointwise zero") or treatment == "remainder"
 
 
@@ -70,7 +76,7 @@ NORMS = frozenset({"layer_norm", "rms_norm", "l2_norm", "l1_norm", "per_channel"
 
 
 class Place(NamedTuple):
-    """An axis at a node. number: of the operand, or of the result."""
+    """An axis at a node. number: the number of the operand or the result that has it."""
 
     number: int
     axis: int
@@ -100,30 +106,30 @@ class Line:
     over: tuple[str, ...] = ()
     """The labels that a norm runs over, as one row-major product."""
     alike: tuple[tuple[str, str], ...] = ()
-    """Pairs of labels of one space, one of which reads what the other makes."""
+    """Pairs of labels of one space: one label reads the units that the other makes."""
     counted: tuple[str, ...] = ()
-    """Labels that count something even where they have one element: there could be more."""
+    """Labels that count units even where they have one element: there could be more."""
     because: str = ""
-    """Why its opaque axes are frozen, where there is more to say than that they are read as a whole."""
+    """The cause why its opaque axes are frozen, if it is another than that they are read as a whole."""
     sums: tuple[Product, ...] = ()
-    """What it multiplies and sums, where the labels of the first two operands do not say it."""
+    """The products that it sums, where the labels of the first two operands do not show them."""
 
     @property
     def products(self) -> tuple[Product, ...]:
-        """What the node multiplies and sums; empty where it sums no product."""
+        """The products that the node sums; empty where it sums none."""
         if self.sums or self.treatment != "contract":
             return self.sums
-        made, left = self.outputs[0] or (), self.inputs[0] or ()
-        kept = set(names_of(made))
+        result, left = self.outputs[0] or (), self.inputs[0] or ()
+        kept = set(names_of(result))
         summed = [
             Place(0, axis) for axis, term in enumerate(left) if labels(term) and kept.isdisjoint(labels(term))
         ]
-        over = (*(Place(0, axis, result=True) for axis in range(len(made))), *summed)
+        over = (*(Place(0, axis, result=True) for axis in range(len(result))), *summed)
         return (Product((0,), (1,), over),) if summed else ()
 
     @property
     def slides(self) -> bool:
-        """Whether it is a product with a kernel that slides along axes."""
+        """Whether the operator is a convolution: a product with a kernel that slides along axes."""
         both = (*self.inputs[:2], *self.outputs)
         return self.treatment == "contract" and all(terms is not None and "_" in terms for terms in both)
 
@@ -149,12 +155,12 @@ def labels(term: Term) -> list[str]:
 
 
 def is_whole(term: Term) -> bool:
-    """Whether an operator reads the axis as a whole, as a softmax does the one that it normalises."""
+    """Whether an operator reads an axis as a whole, as a softmax reads the axis that it normalises."""
     return isinstance(term, str) and (term == "_" or term.endswith("~"))
 
 
 def choosing(line: Line) -> list[str]:
-    """The labels of axes that only orders and choices of units may act on."""
+    """The labels of axes whose units may only be reordered or chosen from."""
     terms = [t for operand in (*line.inputs, *line.outputs) for t in operand or () if isinstance(t, str)]
     return list(dict.fromkeys(t.rstrip("~") for t in terms if t.endswith("~")))
 
@@ -166,7 +172,7 @@ def names_of(terms: Sequence[Term] | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Operand:
-    """What a rule may ask of an operand or result: its sizes, and its value where that is known."""
+    """An operand or result as a rule sees it: its sizes, and its value where that is known."""
 
     sizes: tuple[Size, ...] | None
     known: tuple[Array, ...] | None = None
@@ -178,13 +184,13 @@ class Operand:
 
     @property
     def shape(self) -> tuple[Size, ...]:
-        """The sizes, where they are known: as in all rules of rows that are not `partial`."""
+        """The sizes, which must be known. They are in all rules of rows that are not `partial`."""
         assert self.sizes is not None
         return self.sizes
 
 
 def parse_axes(pattern: str) -> list[Term]:
-    """`b (g o) _ ...` -> terms; `...` stays as the label of an ellipsis."""
+    """Parse `b (g o) _ ...` into terms. `...` stays as the label of an ellipsis."""
     tokens = re.findall(r"\.\.\.|[()+]|[\w#]+[!~]?", pattern)
     stack: list[list[Term]] = [[]]
     sums: list[bool] = []

@@ -31,10 +31,10 @@ class Site:
         return self.inputs[i] if i < len(self.inputs) else None
 
     def operand(self, i: int) -> Operand:
-        """Operand i, which its operator demands."""
-        found = self.inputs[i]
-        assert found is not None, i
-        return found
+        """Operand i of an operator that requires it."""
+        operand = self.inputs[i]
+        assert operand is not None, i
+        return operand
 
     def known(self, i: int) -> tuple[Array, ...] | None:
         """The value of operand i at every sample point, where it is known."""
@@ -43,10 +43,10 @@ class Site:
 
     def static(self, i: int) -> Array | None:
         """The value of operand i where it is known and the same at every sample point."""
-        found = self.known(i)
-        if found is None or any(f.shape != found[0].shape or (f != found[0]).any() for f in found):
+        values = self.known(i)
+        if values is None or any(f.shape != values[0].shape or (f != values[0]).any() for f in values):
             return None
-        return found[0]
+        return values[0]
 
 
 Rule = Callable[[Site], Line]
@@ -62,24 +62,24 @@ class Row:
     rule: Rule | None = None
     traits: frozenset[Trait] = frozenset()
     partial: bool = False
-    """Whether the rule can do with operands of unknown shape."""
+    """Whether the rule accepts operands of unknown shape."""
 
     @property
     def elementwise(self) -> bool:
-        """Whether the row says that each element of the result is made of those at its place."""
+        """Whether each element of the result is made of the operands' elements at its place."""
         operands = {operand for sides in self.variants for side in sides for operand in side}
         return bool(operands) and operands <= {"...", "...*"}
 
     def line(self, site: Site) -> Line:
-        """The row at one node. What does not fit is opaque."""
+        """The row at one node. A node that does not fit is opaque."""
         if not self.partial and any(o is not None and o.sizes is None for o in [*site.inputs, *site.outputs]):
             return opaque(site)
         if self.rule is not None:
             return self.rule(site)
         for left, right in self.variants:
-            found = _instantiate(left, right, site, self.treatment)
-            if found is not None:
-                return found
+            line = _instantiate(left, right, site, self.treatment)
+            if line is not None:
+                return line
         return opaque(site)
 
 
@@ -93,7 +93,10 @@ def opaque(site: Site) -> Line:
 
 
 def columns(text: str) -> Iterator[list[str]]:
-    """The lines of a table, but for empty ones and those after `#`; columns are two or more spaces apart."""
+    """Yield the columns of each line of a table; columns are two or more spaces apart.
+
+    Empty lines and lines that begin with `#` are left out.
+    """
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             yield re.split(r"\s{2,}", line.strip())
@@ -102,7 +105,8 @@ def columns(text: str) -> Iterator[list[str]]:
 def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
     """Parse a table: one operator a line, columns two or more spaces apart; `name()` is a rule.
 
-    Behind the treatment may stand traits, one space apart. `rules`: by their names.
+    Traits, one space apart, may follow the treatment. `rules`: the rules by name. Raises ValueError for an
+    unknown treatment.
     """
     rows: dict[str, Row] = {}
     for op, pattern, treatment, *laws in columns(text):
@@ -150,13 +154,13 @@ def _instantiate(left: Sequence[str], right: Sequence[str], site: Site, treatmen
             return None
         stretch = max(stretch, extra)
     widest = _ellipsis_sizes(pairs, stretch)
-    lines: list[Axes | None] = []
+    terms_of_operands: list[Axes | None] = []
     for terms, operand in pairs:
-        lines.append(None if operand is None else _expand(terms, operand, widest, stretch))
+        terms_of_operands.append(None if operand is None else _expand(terms, operand, widest, stretch))
     n = len(site.inputs)
-    results: list[Axes | None] = list(lines[n:])
+    results: list[Axes | None] = list(terms_of_operands[n:])
     results += [None] * (len(site.outputs) - len(results))
-    return Line(tuple(lines[:n]), tuple(results), treatment)
+    return Line(tuple(terms_of_operands[:n]), tuple(results), treatment)
 
 
 def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Operand | None]], stretch: int) -> list[Size | None]:
@@ -166,8 +170,8 @@ def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Operand | None]], stretch:
         if operand is None or "..." not in terms:
             continue
         assert operand.sizes is not None
-        at, extra = terms.index("..."), operand.rank - (len(terms) - 1)
-        for i, size in enumerate(reversed(operand.sizes[at : at + extra])):
+        start, extra = terms.index("..."), operand.rank - (len(terms) - 1)
+        for i, size in enumerate(reversed(operand.sizes[start : start + extra])):
             if widest[i] is None or all(s == 1 for s in widest[i] or ()):
                 widest[i] = size
     return widest
@@ -177,16 +181,16 @@ def _expand(terms: Sequence[Term], operand: Operand, widest: Sequence[Size | Non
     assert operand.sizes is not None
     if "..." not in terms:
         return tuple(terms)
-    at, extra = list(terms).index("..."), operand.rank - (len(terms) - 1)
+    start, extra = list(terms).index("..."), operand.rank - (len(terms) - 1)
     middle: list[Term] = []
     for i in range(extra - 1, -1, -1):
-        size = operand.sizes[at + extra - 1 - i]
+        size = operand.sizes[start + extra - 1 - i]
         middle.append(broadcast_label(f"e{i}", size, widest[i]))
-    return (*terms[:at], *middle, *terms[at + 1 :])
+    return (*terms[:start], *middle, *terms[start + 1 :])
 
 
 def broadcast_label(name: str, size: Size, widest: Size | None) -> Term:
-    """One axis under broadcasting: its label, `1` where it is stretched, `_` where it cannot be told."""
+    """The term of one axis under broadcasting: its label, `1` where it is stretched, `_` where unknown."""
     if size == widest:
         return name
     return "1" if all(s == 1 for s in size) else "_"

@@ -1,6 +1,6 @@
-"""Traits: the laws that an operator's row states of the elements of its results, or of their values.
+"""Traits: laws about the elements of an operator's results, or about their values, as words of its row.
 
-An analysis asks for a law (`node.has(VIEW)`), never for an operator, so that a new operator needs a row and
+An analysis asks for a law (`node.has(VIEW)`), never for an operator. So a new operator needs a row and
 nothing else. tests/operators/test_traits.py checks each law with onnxruntime on every operator that has it.
 """
 
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Trait(StrEnum):
-    """One law: where the elements of a result come from, or what they are."""
+    """One law: the origin of the elements of a result, or a property of their values."""
 
     SAME = "same"
     VIEW = "view"
@@ -33,7 +33,7 @@ class Trait(StrEnum):
 SAME, VIEW, TURN, REPEAT = Trait.SAME, Trait.VIEW, Trait.TURN, Trait.REPEAT
 TAKE, JOIN, WRITE, SIZES = Trait.TAKE, Trait.JOIN, Trait.WRITE, Trait.SIZES
 MOVES = SAME, VIEW, TURN, REPEAT, TAKE, JOIN
-"""Traits of operators that only move the elements that they give."""
+"""Traits of operators whose results are moved elements of operands."""
 SUM, RANK, JUMP, POLE = Trait.SUM, Trait.RANK, Trait.JUMP, Trait.POLE
 WHOLE, QUANTISE, DEQUANTISE = Trait.WHOLE, Trait.QUANTISE, Trait.DEQUANTISE
 

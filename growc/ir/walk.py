@@ -1,4 +1,4 @@
-"""One walk for all that follows a graph: each thing that is reached, once, or behind all that it needs."""
+"""Graph traversals: each item that is reached once, in order of discovery or after all that it needs."""
 
 from __future__ import annotations
 
@@ -10,33 +10,32 @@ T = TypeVar("T", bound=Hashable)
 
 
 def walk(start: Iterable[T], step: Callable[[T], Iterable[T]], *, nearest: bool = False) -> Iterator[T]:
-    """All that is reached from `start` by steps, each once: what was found last first, or the nearest first.
+    """Yield all items that steps reach from `start`, each once: depth first, or nearest first.
 
-    `step` is asked for what is behind something only after that was handed out, so that who looks for one
-    thing may stop there.
+    `step` is called on an item only after the item was yielded, so that a search may stop there.
     """
     pending = deque(dict.fromkeys(start))
     seen = set(pending)
     while pending:
         one = pending.popleft() if nearest else pending.pop()
         yield one
-        fresh = [x for x in dict.fromkeys(step(one)) if x not in seen]
-        seen.update(fresh)
-        pending.extend(fresh)
+        new = [x for x in dict.fromkeys(step(one)) if x not in seen]
+        seen.update(new)
+        pending.extend(new)
 
 
 def postorder(start: Iterable[T], needs: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """All that is reached from `start`, each once and behind what it needs, in the order of the needs."""
+    """Yield all items that are reached from `start`, each once and after its needs, in the needs' order."""
     seen = set[T]()
     for root in start:
         pending = [] if root in seen else [(root, iter(needs(root)))]
         seen.add(root)
         while pending:
-            one, rest = pending[-1]
-            further = next((x for x in rest if x not in seen), None)
-            if further is None:
-                yield one
+            current, rest = pending[-1]
+            next_need = next((x for x in rest if x not in seen), None)
+            if next_need is None:
+                yield current
                 pending.pop()
             else:
-                seen.add(further)
-                pending.append((further, iter(needs(further))))
+                seen.add(next_need)
+                pending.append((next_need, iter(needs(next_need))))

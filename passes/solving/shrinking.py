@@ -23,7 +23,7 @@ from growc.plans.plan import Gap
 
 
 def dropped(stage: Stage) -> Iterator[Gap]:
-    """Yield one gap for a statement that drops units. Units that other parts of a copy have are not dropped."""
+    """Yield one gap for a statement that drops units. Units of other parts of a copy are not dropped."""
     if stage.in_parts:
         return
     counts = {(r.map.source - r.map.size, r.map.source) for r in stage.requests.values() if r.drops}
