@@ -1,8 +1,8 @@
-"""Random numbers that depend on what they are for, and on nothing else.
+"""Random numbers that depend only on the place where they are used.
 
 Every draw comes from Philox under a key made of the seed and the place of the draw: statement, axis, scope,
-layer, part, ordinal of the use. The counter is the element's number, so that any part of a stream can be had
-by itself: results do not depend on names, exporters, chunks or the order of execution.
+layer, part, ordinal of the use. The counter is the element's number, so any part of a stream can be computed
+alone. Results do not depend on names, exporters, chunks or the order of execution.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from growc.algebra.indexmap import Floats, Ints
 
 CHUNK = 1 << 14
-"""So many words are drawn together: with what is made of them they fit a cache. A multiple of four."""
+"""The number of words drawn together. They and the numbers made of them fit a cache. A multiple of four."""
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class Draws:
         return Draws.of(self.key, *place)
 
     def _words(self, start: int, count: int) -> Iterator[NDArray[np.uint64]]:
-        """Words of the stream in order, some at a time."""
+        """Yield words of the stream in order, at most CHUNK at a time."""
         source = np.random.Philox(key=self.key)
         source.advance(start // 4)
         source.random_raw(start % 4)
-        for at in range(0, count, CHUNK):
-            yield np.asarray(source.random_raw(min(CHUNK, count - at)))
+        for start_of_chunk in range(0, count, CHUNK):
+            yield np.asarray(source.random_raw(min(CHUNK, count - start_of_chunk)))
 
     def _uniform(self, start: int, count: int) -> Iterator[Floats]:
         for words in self._words(start, count):
             words >>= np.uint64(11)
-            made = words.astype(np.float64)
-            made += 1.0
-            made *= 2.0**-53
-            yield made
+            numbers = words.astype(np.float64)
+            numbers += 1.0
+            numbers *= 2.0**-53
+            yield numbers
 
     def uniform(self, start: int, count: int) -> Floats:
         """Elements start..start+count of a uniform stream on (0, 1]."""
@@ -57,7 +57,7 @@ class Draws:
 
     def normal(self, start: int, count: int) -> Floats:
         """Elements of a standard normal stream (Box and Muller; two words an element)."""
-        pairs = (made.reshape(-1, 2) for made in self._uniform(2 * start, 2 * count))
+        pairs = (numbers.reshape(-1, 2) for numbers in self._uniform(2 * start, 2 * count))
         return _end_to_end((_normal(pair) for pair in pairs), count)
 
     def integers(self, count: int, bound: int) -> Ints:
@@ -76,16 +76,16 @@ class Draws:
 
 
 def _normal(pairs: Floats) -> Floats:
-    made = np.log(pairs[:, 0])
-    made *= -2.0
-    np.sqrt(made, out=made)
-    made *= np.cos(2.0 * np.pi * pairs[:, 1])
-    return made
+    numbers = np.log(pairs[:, 0])
+    numbers *= -2.0
+    np.sqrt(numbers, out=numbers)
+    numbers *= np.cos(2.0 * np.pi * pairs[:, 1])
+    return numbers
 
 
 def _end_to_end(pieces: Iterator[Floats], count: int) -> Floats:
-    made, at = np.empty(count), 0
+    numbers, filled = np.empty(count), 0
     for piece in pieces:
-        made[at : at + len(piece)] = piece
-        at += len(piece)
-    return made
+        numbers[filled : filled + len(piece)] = piece
+        filled += len(piece)
+    return numbers

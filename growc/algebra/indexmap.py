@@ -7,7 +7,7 @@ the sum over i of M[j, i] times unit i of the source. Every map that growc uses 
 
 that is, a scaled copy of one unit, plus a multiple of the mean of all units. Zero rows have neither.
 A row can also be *junk*: its value is no linear combination of source units (drawn at random, or a
-nonlinear function of a mean); whoever reads it must not count on it.
+nonlinear function of a mean). Nothing may depend on it.
 
 The same form serves activations (x' = M·x) and the weights that contract them: a weight's columns W'
 are W·L with L·M = I, and Lᵀ is again such a matrix.
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 Number = TypeVar("Number", np.int64, np.float64, np.bool_)
 
 TOLERANCE = 1e-9
-"""Relative slack of float64 arithmetic on weights of rows; no measured quantity is compared with it."""
+"""Tolerance for rounding in float64 arithmetic on weights of rows. It is used for no measured quantity."""
 
 
 def _close(a: Array | float, b: Array | float) -> bool:
@@ -69,14 +69,14 @@ class IndexMap:
         size = len(rows)
         scale = np.ones(size) if weight is None else np.asarray(weight, dtype=np.float64)
         averages = np.zeros(size) if mean is None else np.asarray(mean, dtype=np.float64)
-        lost = np.zeros(size, dtype=bool) if junk is None else np.asarray(junk, dtype=bool)
-        empty = (rows < 0) | (scale == 0) | lost
+        is_junk = np.zeros(size, dtype=bool) if junk is None else np.asarray(junk, dtype=bool)
+        is_empty = (rows < 0) | (scale == 0) | is_junk
         return IndexMap(
             source,
-            np.where(empty, -1, rows),
-            np.where(empty, 0.0, scale),
-            np.where(lost, 0.0, averages),
-            lost,
+            np.where(is_empty, -1, rows),
+            np.where(is_empty, 0.0, scale),
+            np.where(is_junk, 0.0, averages),
+            is_junk,
         )
 
     @staticmethod
@@ -98,7 +98,7 @@ class IndexMap:
 
     @cached_property
     def zeros(self) -> Bools:
-        """Rows that are zero whatever the source is."""
+        """Rows that are zero for every source."""
         return np.asarray((self.index < 0) & (self.mean == 0) & ~self.junk)
 
     @cached_property
@@ -114,12 +114,12 @@ class IndexMap:
 
     @cached_property
     def is_order(self) -> bool:
-        """Whether every unit is there once, as it is."""
+        """Whether the map is a permutation: every unit occurs once, with weight one."""
         return self.size == self.source and bool((self.counts == 1).all()) and _close(self.weight, 1.0)
 
     @cached_property
     def counts(self) -> Ints:
-        """How often each source unit is copied, shape (d,)."""
+        """The number of copies of each source unit, shape (d,)."""
         return np.bincount(self.index[self.copies], minlength=self.source).astype(np.int64)
 
     def per_unit(self, values: Floats) -> Floats:
@@ -156,7 +156,7 @@ class IndexMap:
         return np.asarray((self.junk != other.junk) | (self.index != other.index) | ~close)
 
     def without(self, rows: Bools) -> IndexMap:
-        """The same with some rows junk."""
+        """This map with some rows junk."""
         return IndexMap.of(self.source, self.index, self.weight, self.mean, self.junk | rows)
 
     def matrix(self) -> Floats:
@@ -180,18 +180,18 @@ class IndexMap:
         """
         if self.source != first.size:
             raise ValueError(f"cannot compose a map of {self.source} units with one of {first.size}")
-        at = np.where(self.index >= 0, self.index, 0)
-        took = self.index >= 0
-        junk = self.junk | (took & first.junk[at])
-        weight = np.where(took, self.weight * first.weight[at], 0.0)
-        mean = np.where(took, self.weight * first.mean[at], 0.0)
+        places = np.where(self.index >= 0, self.index, 0)
+        is_copy = self.index >= 0
+        junk = self.junk | (is_copy & first.junk[places])
+        weight = np.where(is_copy, self.weight * first.weight[places], 0.0)
+        mean = np.where(is_copy, self.weight * first.mean[places], 0.0)
         if self.mean.any():
             column = first.per_unit(first.weight) / max(first.size, 1)
             if first.junk.any() or not _close(column, column[:1]):
                 junk = junk | (self.mean != 0)
             else:
                 mean = mean + self.mean * (column[0] * first.source + first.mean.mean())
-        return IndexMap.of(first.source, np.where(took, first.index[at], -1), weight, mean, junk)
+        return IndexMap.of(first.source, np.where(is_copy, first.index[places], -1), weight, mean, junk)
 
     def kron(self, inner: IndexMap) -> IndexMap:
         """The map of a row-major product axis: self on the outer factor, `inner` on the inner one.
@@ -248,8 +248,10 @@ class IndexMap:
 
         Copies stay; scaled copies only under a positively homogeneous f; zero rows only where f(0) = 0.
         """
-        kept = self.copies & ((self.weight > 0) if homogeneous else np.isclose(self.weight, 1.0, TOLERANCE))
-        junk = ~kept & ~(self.zeros & zero)
+        copies_kept = self.copies & (
+            (self.weight > 0) if homogeneous else np.isclose(self.weight, 1.0, TOLERANCE)
+        )
+        junk = ~copies_kept & ~(self.zeros & zero)
         return IndexMap.of(self.source, self.index, self.weight, None, junk)
 
     def shifted(self) -> IndexMap:
@@ -299,10 +301,10 @@ class IndexMap:
         return not self.junk.any() and _close(self.column_sums, 1.0)
 
     def covers(self, *, positive: bool = False) -> bool:
-        """Whether the maximum over the axis is kept: every unit is there as it is, and all else is a mean.
+        """Whether the maximum over the axis is kept: every unit occurs with weight one, all else are means.
 
-        positive: no number is larger than the maximum that is no larger than zero, so that parts of units
-        count as well, and zeros.
+        positive: a zero among the numbers does not change the maximum. Then zeros, and units times a weight
+        below one, may occur too.
         """
         as_it_is = self.index[self.copies & np.isclose(self.weight, 1.0, TOLERANCE)]
         share = self.weight + self.mean
@@ -311,8 +313,9 @@ class IndexMap:
         return bool(between.all()) and len(set(as_it_is.tolist())) == self.source
 
     def is_once(self) -> bool:
-        """Whether every unit is there once, as it is, beside zeros: what adds up functions that are zero at
-        zero is kept."""
+        """Whether every unit occurs once, with weight one, beside zeros only.
+
+        Then a sum over the axis of a function that is zero at zero is kept."""
         plain = self.copies & np.isclose(self.weight, 1.0, TOLERANCE)
         return bool((plain | self.zeros).all() and (self.counts == 1).all())
 
@@ -351,7 +354,7 @@ class IndexMap:
     # ---------------------------------------------------------------- choosing states
 
     def plain(self) -> IndexMap:
-        """The same pattern with every copy at weight one."""
+        """This pattern with every copy at weight one."""
         return IndexMap.of(self.source, self.index, None, self.mean, self.junk)
 
     def isometric(self) -> IndexMap:
@@ -370,8 +373,8 @@ class IndexMap:
         if (squares == 0).any():
             return None
         weight = np.where(both, partner.weight / squares[np.maximum(self.index, 0)], 0.0)
-        found = IndexMap.of(self.source, self.index, weight, None, self.junk)
-        return found if found.pairs_with(partner) else None
+        reweighted = IndexMap.of(self.source, self.index, weight, None, self.junk)
+        return reweighted if reweighted.pairs_with(partner) else None
 
     def left_inverse(self, shares: Floats) -> IndexMap | None:
         """Lᵀ for a reader of this state: L·R = I with `shares` (summing to one over the copies of each unit).

@@ -1,4 +1,4 @@
-"""Real numbers moved by units of their own last place: what storing a number costs it."""
+"""Real numbers moved by units in their last place: the error that storing a number makes."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from numpy.typing import NDArray
 from growc.algebra.indexmap import Array
 
 _BLOCK = 1_000_003
-"""Numbers that are moved at a time; a prime, so that no two rows of a matrix move alike."""
+"""The count of numbers that are moved at a time. A prime, so that no two rows of a matrix move alike."""
 
 
 def nudged(array: Array, units: int = 1, seed: int = 0) -> Array:
-    """A copy in which a quarter of the numbers is moved up by `units` of their last place, a quarter down.
+    """A copy in which a quarter of the numbers is moved up by `units` in the last place, and a quarter down.
 
-    That is half of `units` on average. Whole numbers stay (masks, counts, gains of one), since storing them
-    rounds nothing; so do infinities, NaN, numbers without a whole mantissa, and a single number: it is a
-    constant of the computation, and no weight. `seed` says which move.
+    That is half of `units` on average. Integers stay (masks, counts, gains of one), since storing them rounds
+    nothing. Infinities, NaN and subnormal numbers stay, too. So does a single number: it is a constant of the
+    computation, and no weight. `seed` determines which numbers move.
     """
-    made = np.array(array, order="C")
-    if made.size < 2:
-        return made
-    flat = made.reshape(-1)
-    bits = flat.view(f"i{made.dtype.itemsize}")
-    smallest = float(ml_dtypes.finfo(made.dtype).smallest_normal)
+    copy = np.array(array, order="C")
+    if copy.size < 2:
+        return copy
+    flat = copy.reshape(-1)
+    bits = flat.view(f"i{copy.dtype.itemsize}")
+    smallest = float(ml_dtypes.finfo(copy.dtype).smallest_normal)
     for start in range(0, flat.size, _BLOCK):
         part = flat[start : start + _BLOCK]
         with np.errstate(invalid="ignore"):
             real = np.isfinite(part) & (part != np.rint(part)) & (np.abs(part) >= smallest)
-        moved = _directions(seed)[: part.size] * real
-        bits[start : start + _BLOCK] += moved.astype(bits.dtype) * bits.dtype.type(units)
-    return made
+        directions = _directions(seed)[: part.size] * real
+        bits[start : start + _BLOCK] += directions.astype(bits.dtype) * bits.dtype.type(units)
+    return copy
 
 
 @cache
 def _directions(seed: int) -> NDArray[np.int8]:
-    """Up, down, or not at all, for every number of a block."""
+    """The direction of every number of a block: up (1), down (-1), or none (0)."""
     drawn = np.random.Generator(np.random.Philox(seed)).integers(0, 4, _BLOCK)
     return np.array([-1, 0, 0, 1], dtype=np.int8)[drawn]

@@ -1,7 +1,7 @@
-"""Tables of sines over positions: recognising them, and going on where they end.
+"""Sinusoidal tables over positions: how to recognise and continue them.
 
-Every column of such a table is A·sin(w·p) + B·cos(w·p), so that t[p+1] + t[p-1] = 2·cos(w)·t[p]; no trained
-table is.
+Every column of such a table is A·sin(w·p) + B·cos(w·p), so that t[p+1] + t[p-1] = 2·cos(w)·t[p]. No trained
+table satisfies this.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import numpy as np
 from growc.algebra.indexmap import Array, Floats
 
 TOLERANCE = 1e-3
-"""How far, relative to a column's largest value, a table stored in a short element type may be off its
-recurrence.
+"""The largest error of the recurrence, relative to a column's largest value. It allows for tables stored in
+a short element type.
 """
 
 
 def is_sinusoid(table: Array) -> bool:
-    """Whether every column of a table of shape (positions, units) follows a sine. A few columns are looked
-    at.
-    """
+    """Whether the columns of a table of shape (positions, units) are sinusoids. Up to eight are tested."""
     if np.iscomplexobj(table):
         return is_sinusoid(table.real) and is_sinusoid(table.imag)
     positions, units = table.shape
@@ -36,7 +34,7 @@ def is_sinusoid(table: Array) -> bool:
 
 
 def continued_rows(table: Array, size: int) -> Array:
-    """Rows len(table) .. size-1 of a sinusoid table. Shape (size - len(table), units)."""
+    """Rows len(table) .. size-1 of a sinusoidal table. Shape (size - len(table), units)."""
     if np.iscomplexobj(table):
         return np.asarray(continued_rows(table.real, size) + 1j * continued_rows(table.imag, size))
     known = table.astype(np.float64)
@@ -46,8 +44,9 @@ def continued_rows(table: Array, size: int) -> Array:
 
 
 def _column(t: Floats, p: Floats, new: Floats) -> Floats:
-    """Fit A·sin(w·p) + B·cos(w·p) by Gauss-Newton from the recurrence's frequency, and evaluate it at new
-    positions.
+    """Fit A·sin(w·p) + B·cos(w·p) by Gauss-Newton, and evaluate it at new positions.
+
+    The fit starts from the recurrence's frequency.
     """
     middle, around = t[1:-1], t[2:] + t[:-2]
     cosine = float((middle * around).sum() / max((middle**2).sum(), 1e-30)) / 2

@@ -1,12 +1,13 @@
-"""Index spaces: which axes of which tensors must change together.
+"""Spaces: the axes of tensors that must change together.
 
 A *space* is an atom, a row-major product of spaces, or a sum (spaces end to end). Unifying two spaces
-gives both the structure of either: products are matched factor by factor from the right, sums segment by
-segment from the left, and a sum meets a product by taking the last factor out of every segment. Packed
+gives both the structure of either. Products are matched factor by factor from the right, sums segment by
+segment from the left. A sum meets a product by taking the last factor out of every segment. Packed
 projections of every kind and grouped queries follow from these rules alone.
 
-What cannot be matched is *frozen*, with the place that froze it: conflicts are normal (windows, patches)
-and never abort. Sizes are tuples, one number for each sample point; equal means equal at all of them.
+Spaces that cannot be matched are *frozen*, with the place that froze them. Conflicts are normal (windows,
+patches) and never abort. Sizes are tuples, one number for each sample point; equal means equal at all of
+them.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ Size = tuple[int, ...]
 """One dimension: its value at every sample point. Equal sizes are equal at all of them."""
 
 Where = object
-"""The operator or the use of a weight that an equation comes from. Spaces only keep it, for what is said."""
+"""The operator or the use of a weight that an equation comes from. Spaces only store it, for messages."""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a space cannot take an arbitrary map: the node, one clause in words, and what would mend it."""
+    """The reason why a space cannot take an arbitrary map: the node, the cause in one clause, the remedy."""
 
     __repr__ = brief
 
@@ -37,7 +38,11 @@ class Reason:
 
 @dataclass(eq=False)
 class Space:
-    """One index space. Look through `find` before reading any field but `size`."""
+    """One space. Call `find` before reading any field except `size`.
+
+    frozen: set if only the identity may act on it. addressed: set if its units have numbers, so that only its
+    end may grow.
+    """
 
     __repr__ = brief
 
@@ -47,19 +52,19 @@ class Space:
     frozen: Reason | None = None
     addressed: Reason | None = None
     chosen: Reason | None = None
-    """What reads it as a whole, and follows any order and choice of its units, but no other map."""
+    """Set if an operator reads it as a whole: its units may be reordered or chosen from, and nothing else."""
     parent: Space | None = field(default=None, repr=False)
     counts: bool = False
-    """Whether its one element counts: there could be more (growc.passes.axes.units)."""
+    """Whether its one element is a unit: there could be more (growc.passes.axes.units)."""
 
     @property
     def unit(self) -> bool:
-        """Whether it has a single element at every sample point, and nothing counts it."""
+        """Whether the space has a single element at every sample point that does not count as a unit."""
         return all(s == 1 for s in self.size) and not find(self).counts
 
     @property
     def static(self) -> bool:
-        """Whether its size does not depend on the model's inputs."""
+        """Whether the size does not depend on the model's inputs."""
         return len(set(self.size)) == 1
 
 
@@ -84,7 +89,7 @@ def plus(a: Size, b: Size) -> Size:
 
 
 def ratio(a: Size, b: Size) -> Size | None:
-    """a / b where that comes out whole at every sample point, else None."""
+    """a / b where it is an integer at every sample point, else None."""
     if any(y == 0 or x % y for x, y in zip(a, b, strict=True)):
         return None
     return tuple(x // y for x, y in zip(a, b, strict=True))
@@ -125,7 +130,10 @@ def segments(space: Space) -> list[Space]:
 
 
 def leaves(space: Space) -> Iterator[Space]:
-    """The atoms of a space from left to right, a tied atom as often as it stands. Units are left out."""
+    """Yield the atoms of a space from left to right, a tied atom as often as it occurs.
+
+    Single elements (`Space.unit`) are left out.
+    """
     space = find(space)
     if space.kind == "atom":
         if not space.unit:
@@ -136,13 +144,13 @@ def leaves(space: Space) -> Iterator[Space]:
 
 
 def atoms_of(spaces: Iterable[Space]) -> Iterator[Space]:
-    """The atoms of these spaces, one space after the other."""
+    """Yield the atoms of these spaces, one space after the other."""
     for space in spaces:
         yield from leaves(space)
 
 
 def freeze(space: Space, reason: Reason) -> None:
-    """No map but the identity may act on this space or on anything inside it."""
+    """Freeze a space: no map except the identity may act on it or on anything inside it."""
     space = find(space)
     if space.frozen is None:
         space.frozen = reason
@@ -152,7 +160,7 @@ def freeze(space: Space, reason: Reason) -> None:
 
 
 def choose(space: Space, reason: Reason) -> None:
-    """Only orders and choices of units may act on this space, and on anything inside it."""
+    """Restrict a space and everything inside it: its units may only be reordered or chosen from."""
     space = find(space)
     if space.chosen is None:
         space.chosen = reason
@@ -161,9 +169,9 @@ def choose(space: Space, reason: Reason) -> None:
 
 
 def address(space: Space, reason: Reason) -> None:
-    """The outside numbers the units of this space: they keep their numbers, and only the end may grow.
+    """Mark that the units of a space have numbers: units keep their numbers, and only the end may grow.
 
-    Of a product that is the outermost factor, of a sum the last segment; everything else inside is frozen.
+    In a product the outermost factor may grow, in a sum the last segment. Everything else inside is frozen.
     """
     space = find(space)
     if space.addressed is None:
@@ -186,7 +194,7 @@ def structure(space: Space, made: Space) -> None:
 
 
 def _pass_on(space: Space) -> None:
-    """What holds of a space holds of its parts."""
+    """Pass the restrictions of a space on to its parts."""
     if space.frozen is not None:
         freeze(space, space.frozen)
     if space.addressed is not None:
@@ -206,13 +214,13 @@ def _link(child: Space, root: Space) -> None:
 
 
 def unify(a: Space, b: Space, node: Where) -> None:
-    """Make two spaces one. What cannot be matched is frozen, with `node` as the reason."""
+    """Make two spaces one. Parts that cannot be matched are frozen, with `node` as the reason."""
     a, b = find(a), find(b)
     if a is b:
         return
     if a.size != b.size:
         _conflict([a, b], node, f"sizes {a.size[0]} and {b.size[0]} meet")
-    elif _inside(a, b) or _inside(b, a):  # one is the other's only part but for single units that count
+    elif _inside(a, b) or _inside(b, a):  # the other parts are single elements that count as units
         rest = [x for x in [*leaves(a), *leaves(b)] if x is not a and x is not b]
         _conflict(rest, node, "an axis meets itself without it")
     elif a.kind == "atom":
@@ -234,7 +242,7 @@ def unify(a: Space, b: Space, node: Where) -> None:
 
 
 def merge_equal(spaces: Iterable[Space]) -> None:
-    """Make spaces one that have the same parts in the same order: one axis, put together again."""
+    """Make spaces one that have the same parts in the same order: they are one axis, reassembled."""
     known: dict[object, Space] = {}
 
     def key(space: Space) -> object:
@@ -258,7 +266,7 @@ def _conflict(spaces: Sequence[Space], node: Where, cause: str) -> None:
 
 
 def _match_factors(xs: list[Space], ys: list[Space], node: Where) -> None:
-    """Two lists of factors of one product, from the right: the join in the lattice of divisor chains."""
+    """Match two lists of factors of one product from the right: the join in the lattice of divisor chains."""
     while xs and ys:
         x, y = find(xs.pop()), find(ys.pop())
         if x.unit or y.unit:
@@ -286,7 +294,10 @@ def _match_factors(xs: list[Space], ys: list[Space], node: Where) -> None:
 
 
 def _take_factor(x: Space, y: Space, node: Where) -> Space | None:
-    """Split the last factor y off x, an atom or a sum: x becomes (rest y). None where y does not divide x."""
+    """Split the last factor y off x, an atom or a sum: x becomes (rest y). Return the rest.
+
+    None where y does not divide x.
+    """
     size = ratio(x.size, y.size)
     if size is None:
         return None
@@ -299,14 +310,17 @@ def _take_factor(x: Space, y: Space, node: Where) -> Space | None:
 
 
 def _match_segments(xs: list[Space], ys: list[Space], node: Where) -> list[Space] | None:
-    """Two lists of segments of one sum, from the left; the common refinement, or None after a conflict."""
-    found: list[Space] = []
+    """Match two lists of segments of one sum from the left. Return the common refinement.
+
+    None after a conflict.
+    """
+    refinement: list[Space] = []
     xs, ys = xs[::-1], ys[::-1]
     while xs and ys:
         x, y = find(xs.pop()), find(ys.pop())
         if x.size == y.size:
             unify(x, y, node)
-            found.append(x)
+            refinement.append(x)
         elif x.kind == "sum":
             xs.extend(x.parts[::-1])
             ys.append(y)
@@ -314,20 +328,23 @@ def _match_segments(xs: list[Space], ys: list[Space], node: Where) -> list[Space
             ys.extend(y.parts[::-1])
             xs.append(x)
         elif (cut := _cut(x, y, node)) is not None:
-            found.append(y)
+            refinement.append(y)
             xs.append(cut)
         elif (cut := _cut(y, x, node)) is not None:
-            found.append(x)
+            refinement.append(x)
             ys.append(cut)
         else:
             _conflict([x, y, *xs, *ys], node, f"an axis is cut at {x.size[0]} and at {y.size[0]}")
             return None
     _conflict([*xs, *ys], node, "segments do not match")
-    return found
+    return refinement
 
 
 def _cut(x: Space, y: Space, node: Where) -> Space | None:
-    """Cut the larger x into y and a rest, a product only at multiples of its inner factors; else None."""
+    """Cut the larger x into y and a rest, and return the rest.
+
+    A product can be cut only at multiples of its inner factors. None where no cut is possible.
+    """
     if not all(a > b for a, b in zip(x.size, y.size, strict=True)):
         return None
     rest = Space(tuple(a - b for a, b in zip(x.size, y.size, strict=True)))
@@ -347,11 +364,12 @@ def _cut(x: Space, y: Space, node: Where) -> Space | None:
 
 
 def _match_sum_product(parts: list[Space], others: list[Space], node: Where) -> None:
-    """A sum meets a product: take the last factor out of every segment, then match what is left.
+    """Match a sum with a product: take the last factor out of every segment, then match the rest.
 
-    Where nothing is left of any segment, the leading factor only counts equal segments: it becomes a sum of
-    units, and the segments are tied. Where a segment is no multiple of that factor (a group of channels that
-    reaches into the next segment), all are cut at its multiples, and each run is one of these equal segments.
+    If no segment has a rest, the leading factor only counts equal segments: it becomes a sum of single
+    elements, and the segments are tied. If a segment is no multiple of the last factor (a group of channels
+    that reaches into the next segment), all are cut at its multiples. Each run of pieces is then one of these
+    equal segments.
     """
     last = others[-1]
     heads = []
@@ -378,8 +396,9 @@ def _match_sum_product(parts: list[Space], others: list[Space], node: Where) -> 
 
 
 def _runs(parts: Sequence[Space], size: Size) -> list[list[Space]] | None:
-    """Segments cut at all multiples of `size`: the pieces of each run of that size; None where one
-    cannot be.
+    """Cut segments at all multiples of `size`. Return the pieces of each run of that size.
+
+    None where a segment cannot be cut.
     """
     pending, room = list(parts)[::-1], size
     runs: list[list[Space]] = []

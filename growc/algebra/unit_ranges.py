@@ -1,10 +1,10 @@
-"""Ranges of numbers: what units that are no copies can be.
+"""Ranges of numbers: the possible values of units that are no copies.
 
-Needs: nothing. Gives: `Range`. A unit is in [low, high]. It is *wild* where it may be infinite or no number
-at all, on more than a null set of the inputs for which the source's units are finite. A bound of zero that is
-never reached is the next number inside of it: only an underflow gets there. Other bounds that a function
-comes near to are reached, for numbers near them are rounded to them: tanh(20) is 1 in single precision, and
-onnxruntime's sigmoid(-18) is 0.
+Needs: nothing. Gives: `Range`. A unit is in [low, high]. It is *wild* where it may be infinite or NaN on more
+than a null set of the inputs for which the source's units are finite. A bound of zero that a function never
+reaches is stored as the next number inside: only an underflow reaches zero. Other bounds that a function only
+approaches count as reached, since numbers near them are rounded to them: tanh(20) is 1 in single precision,
+and onnxruntime's sigmoid(-18) is 0.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from growc.algebra.indexmap import Bools, Floats, Ints
 
 TINY = float(np.nextafter(0.0, 1.0))
 STILL, VARIES, MOVES = 0, 1, 2
-"""How a unit depends on the input: not at all; somehow; so that no number is its value but on a null set.
-What is still and no known number is made of weights: no number is its value but by accident."""
+"""How a unit depends on the input. STILL: not at all. VARIES: in some way. MOVES: it takes any one value on a
+null set only. A STILL unit of unknown value is made of weights: it has a given value only by accident."""
 
 
 @dataclass(frozen=True, eq=False)
 class Range:
-    """The numbers of every unit; all arrays have shape (D,)."""
+    """The range of every unit. All arrays have shape (D,)."""
 
     low: Floats
     high: Floats
     motion: Ints
     wild: Bools
     ends: Bools
-    """Where it is at one of its bounds on more than a null set, however it moves."""
+    """The units that are at one of their bounds on more than a null set, even if they move."""
 
     @staticmethod
     def anything(size: int, motion: int = VARIES) -> Range:
@@ -40,7 +40,10 @@ class Range:
         return Range(-whole, whole, np.full(size, motion), none, none)
 
     def within(self, low: Floats | float, high: Floats | float, *, analytic: bool = False) -> Range:
-        """These bounds: of a function of it, which may be constant on parts where it is not `analytic`."""
+        """The range of a function of this one, with these bounds.
+
+        A function that is not `analytic` may be constant on parts.
+        """
         with np.errstate(invalid="ignore"):
             ends = np.broadcast_arrays(low, high, self.low)[:2]
         bottom, top = (np.where(np.isnan(e), x, e) for e, x in zip(ends, (-np.inf, np.inf), strict=True))
@@ -48,7 +51,7 @@ class Range:
         return Range(bottom, top, motion, self.wild, self.ends)
 
     def put(self, rows: Bools, low: Floats | float, high: Floats | float, motion: int) -> Range:
-        """Other bounds for some rows, which are finite there."""
+        """This range with other bounds for some rows, which are finite."""
         return Range(
             np.where(rows, low, self.low),
             np.where(rows, high, self.high),
@@ -58,27 +61,33 @@ class Range:
         )
 
     def bad(self, rows: Bools) -> Range:
-        """Some more rows are wild."""
+        """This range with more wild rows."""
         return replace(self, wild=self.wild | rows)
 
     def underflowing(self) -> Range:
-        """The same in half precision, where small numbers are zero: an exponential is below -17."""
+        """This range in half precision, where small numbers become zero, such as exp(x) below x = -17."""
         low, high = np.where(self.low == TINY, 0.0, self.low), np.where(self.high == -TINY, 0.0, self.high)
         return replace(self, low=low, high=high, ends=self.ends | (low != self.low) | (high != self.high))
 
     def holds(self, number: float) -> Bools:
-        """Where it is this number on more than a null set."""
+        """The units that are this number on more than a null set."""
         at_end = self.ends & ((self.low == number) | (self.high == number))
         known = (self.motion == VARIES) | (self.low == self.high) | at_end
         return np.asarray((self.low <= number) & (number <= self.high) & known)
 
     def flat(self, *, centred: bool) -> Bools:
-        """Where a norm without eps divides zero by zero: of zeros, and of equals less their mean."""
+        """The units for which a norm without eps divides zero by zero.
+
+        It does so on zeros, and if it is centred on equal numbers.
+        """
         equal = (self.low == self.high) | (self.motion == VARIES)
         return np.asarray(self.holds(0) | (equal & centred))
 
     def union(self, other: Range) -> Range:
-        """One or the other; of known numbers each is its value more than by accident."""
+        """The range of units that are in one range or the other.
+
+        Two different known numbers make a unit that varies: it has each value more than by accident.
+        """
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
         number = (self.low == self.high) | (other.low == other.high)
         alike = (self.motion == other.motion) & (~number | (low == high))

@@ -1,4 +1,4 @@
-"""States of whole axes that are made of several factors or segments, and back to these."""
+"""States of whole axes, assembled from those of factors or segments and distributed over them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from growc.algebra.space import Space, find, leaves
 
 
 def unscaled(state: IndexMap, wanted: IndexMap) -> Bools:
-    """The rows in which a state has the unit of which the requested map has a copy, as it is."""
+    """The rows in which a state has, with factor one, the unit that the requested map copies."""
     same = wanted.copies & state.copies & (state.index == wanted.index)
     return np.asarray(same & np.isclose(state.weight, 1.0, 1e-9))
 
 
 def shows(state: IndexMap, wanted: IndexMap) -> bool:
-    """Whether every source unit stands in the output, unscaled, where the requested map has it."""
+    """Whether every source unit is in the output, unscaled, at a place where the requested map has it."""
     same = unscaled(state, wanted)
     return bool((np.bincount(state.index[same], minlength=state.source) > 0).all())
 
 
 def distribute(space: Space, pending: list[IndexMap], factor: float) -> list[IndexMap]:
-    """The states of the leaves behind a norm over the whole axis, which scales it: means are gone.
+    """The states of the leaves behind a norm over the whole axis, which scales it and removes means.
 
-    The factor falls on every segment of a sum, and on one factor of a product: the first that changes.
+    Every segment of a sum takes the factor. Of a product, one factor takes it: the first that changes.
     """
     space = find(space)
     if space.kind == "atom":
@@ -38,9 +38,13 @@ def distribute(space: Space, pending: list[IndexMap], factor: float) -> list[Ind
         return [s for p in parts for s in distribute(p, pending, factor)]
     counts = [sum(1 for _ in leaves(p)) for p in parts]
     starts = [sum(counts[:k]) for k in range(len(parts))]
-    able = [k for k, p in enumerate(parts) if scalable(p)]
-    changed = [k for k in able if any(not s.is_identity for s in pending[starts[k] : starts[k] + counts[k]])]
-    chosen = (changed or able or [0])[0]
+    scalable_parts = [k for k, p in enumerate(parts) if scalable(p)]
+    changed = [
+        k
+        for k in scalable_parts
+        if any(not s.is_identity for s in pending[starts[k] : starts[k] + counts[k]])
+    ]
+    chosen = (changed or scalable_parts or [0])[0]
     return [s for k, p in enumerate(parts) for s in distribute(p, pending, factor if k == chosen else 1.0)]
 
 
@@ -53,7 +57,7 @@ def scalable(space: Space) -> bool:
 
 
 def assemble(space: Space, pending: list[IndexMap]) -> IndexMap:
-    """The map of a space from those of its leaves, which are taken from the front of `pending`."""
+    """The map of a space from those of its leaves. Takes these from the front of `pending`."""
     space = find(space)
     if space.kind == "atom":
         return IndexMap.identity(space.size[0]) if space.unit else pending.pop(0)
