@@ -1,4 +1,4 @@
-"""Arithmetic on sizes: the expressions of a recipe, and what they come to."""
+"""Arithmetic on sizes: the expressions of a recipe, and their values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from growc.errors.source import NOWHERE, Span
 
 @dataclass(frozen=True)
 class Node:
-    """Anything that stands in a recipe. Where it stands is no part of what it is."""
+    """A part of a recipe. Its place (`span`) does not count in comparisons."""
 
     span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
 class Int(Node):
-    """`1024`, or `355M`, whose spelling is kept."""
+    """A number: `1024`, or `355M`, whose spelling is kept."""
 
     value: int
     spelling: str = field(default="", compare=False, repr=False, kw_only=True)
@@ -30,9 +30,9 @@ class Int(Node):
 
 @dataclass(frozen=True)
 class Name(Node):
-    """A `let`, or an axis that is named by its role.
+    """The name of a `let`, or of an axis by its role.
 
-    moment: the number of the statement before which the size is meant; None is the statement that the
+    moment: the number of the statement before which the size is taken; None: the statement that the
         expression belongs to.
     """
 
@@ -42,7 +42,7 @@ class Name(Node):
 
 @dataclass(frozen=True)
 class TensorAxis(Node):
-    """`axis NUMBER of "GLOB"`: an axis that is named by the parameters that bear it; `moment` as in Name."""
+    """`axis NUMBER of "GLOB"`: an axis that is named by parameters that have it; `moment` as in Name."""
 
     number: int
     glob: str
@@ -50,7 +50,7 @@ class TensorAxis(Node):
 
     @property
     def name(self) -> str:
-        """As it is written, which is also the name that sizes are looked up by."""
+        """The spelling, which is also the name by which sizes are looked up."""
         return f'axis {self.number} of "{self.glob}"'
 
 
@@ -62,7 +62,7 @@ class Neg(Node):
 
 
 UNKNOWN = Name("?")
-"""Stands for what was found wrong: a number that nothing is known about, so that it is blamed only once."""
+"""The placeholder for an expression with an error. Its value is unknown, so that no second error follows."""
 
 Operator = Literal["+", "-", "*", "/"]
 
@@ -86,7 +86,7 @@ class Call(Node):
 
 
 Named = Name | TensorAxis
-"""What stands for a size."""
+"""A name for a size."""
 
 Expr = Int | Named | Neg | Binary | Call
 """An expression."""
@@ -103,13 +103,13 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def evaluate(expr: Expr, size: Callable[[Named], int]) -> int:
-    """What an expression comes to, with the sizes of axes from `size`.
+    """The value of an expression, with the sizes of axes from `size`.
 
     >>> evaluate(Binary("*", Int(4), Name("hidden")), lambda axis: 768)
     3072
 
-    Raises GrowError where a division does not come out whole: G312 if a size has a part in the expression, so
-    that another model might do; else G212.
+    Raises GrowError where a quotient is no integer, or a divisor is zero: G312 if the expression mentions a
+    size, so that another model might do; else G212.
     """
     value = fold(expr, size, "G312" if names(expr) else "G212")
     assert value is not None
@@ -117,7 +117,7 @@ def evaluate(expr: Expr, size: Callable[[Named], int]) -> int:
 
 
 def fraction(expr: Expr, size: Callable[[Named], int | Fraction]) -> Fraction:
-    """As `evaluate`, but quotients need not come out whole. Raises GrowError for a division by zero."""
+    """The value as in `evaluate`, but as a fraction. Raises GrowError (G312) for a division by zero."""
     match expr:
         case Int():
             return Fraction(expr.value)
@@ -144,9 +144,10 @@ def fraction(expr: Expr, size: Callable[[Named], int | Fraction]) -> Fraction:
 
 
 def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") -> int | None:
-    """As `evaluate`, but a size that is not known makes the whole unknown.
+    """The value as in `evaluate`; None where a size is not known.
 
-    Parts that are known are judged all the same: `hidden + 10 / 3` is wrong for every model.
+    Known parts are checked all the same: `hidden + 10 / 3` is wrong for every model. Raises GrowError
+    (`code`) where a quotient is no integer, or a divisor is zero.
     """
     match expr:
         case Int():
@@ -182,7 +183,7 @@ def names(expr: Expr) -> tuple[Named, ...]:
 
 
 def parts_of(node: object) -> Iterator[object]:
-    """A node, or several, and everything in it, in the order of reading."""
+    """Yield a node, or several, and everything in it, in the order of reading."""
     yield node
     if isinstance(node, tuple | Node):
         for part in node if isinstance(node, tuple) else vars(node).values():
@@ -193,20 +194,20 @@ def parts_of(node: object) -> Iterator[object]:
 
 
 def replaced(node: AnyNode, kinds: type | UnionType, change: Callable[..., object]) -> AnyNode:
-    """A node with something else in the place of every part of some kinds, the outermost first."""
-    made: object = node
+    """A node in which `change` replaces every part of some kinds. Parts of a replaced part stay."""
+    result: object = node
     if isinstance(node, kinds):
-        made = change(node)
+        result = change(node)
     elif isinstance(node, tuple):
-        made = tuple(replaced(part, kinds, change) for part in node)
+        result = tuple(replaced(part, kinds, change) for part in node)
     elif isinstance(node, Node):
         inner = [name for name, part in vars(node).items() if isinstance(part, tuple | Node)]
-        made = replace(node, **{name: replaced(vars(node)[name], kinds, change) for name in inner})
-    return cast(AnyNode, made)
+        result = replace(node, **{name: replaced(vars(node)[name], kinds, change) for name in inner})
+    return cast(AnyNode, result)
 
 
 def spell(expr: Expr) -> str:
-    """The expression as it is written, with no more brackets than it needs.
+    """The spelling of an expression, without needless brackets.
 
     >>> spell(Binary("/", Binary("*", Int(4), Name("hidden")), Binary("+", Int(1), Int(2))))
     '4 * hidden / (1 + 2)'

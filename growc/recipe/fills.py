@@ -1,5 +1,6 @@
-"""The fills: how D units are made of d. One row each in FILLS; the language, its messages and the table in
-docs/language.md follow from the rows.
+"""The fills: rules that make D units of d units, one row each in FILLS.
+
+The language, its messages and the table in docs/language.md follow from the rows.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from growc.algebra.indexmap import Bools, IndexMap, Ints
 from growc.recipe.words import Word
 
 Formula = Callable[[Ints, int, int, Draws], Ints]
-"""Of some units j: the unit g(j) of the source that each is a copy of, -1 where it is a copy of none."""
+"""Maps units j to the units g(j) of the source that they copy; -1 where a unit is no copy."""
 
 
 class Entry(Enum):
-    """What a weight holds for a new unit that is no copy."""
+    """The entry of a weight for a new unit that is no copy."""
 
     ZERO = "zero"
     MEAN = "the mean of all old units"
@@ -31,9 +32,9 @@ class Entry(Enum):
 
 @dataclass(frozen=True)
 class Entries:
-    """What weights hold for new units that are no copies, by what they are to the units.
+    """The entries of weights for new units that are no copies: of weights that make, scale or read them.
 
-    A reading of RESCALED says it of copies too: the first one of each unit has the column of the unit.
+    `reading` RESCALED applies to copies too: the first copy of each unit keeps the column of the unit.
     """
 
     making: Literal[Entry.ZERO, Entry.MEAN, Entry.DRAWN] = Entry.ZERO
@@ -46,12 +47,16 @@ ALL_DRAWN = Entries(making=Entry.DRAWN, scaling=Entry.DRAWN, reading=Entry.DRAWN
 
 @dataclass(frozen=True)
 class FillRule(Word):
-    """One way to make D units of d.
+    """One rule that makes D units of d units.
 
-    making, reading, source: what docs/language.md says of the two sides, and where the fill comes from.
-    copies: how many of the new units are copies. in_front: the old units stand in front, and g is asked of
-    the others alone. whole_runs: it repeats whole runs of units, so that on a product it acts on the
-    outermost factor that can take it. layers: it makes whole layers too, which are copies of none.
+    - g: the formula of copies.
+    - making, reading, source: the text of docs/language.md on the weights that make and read new units, and
+      on the origin of the fill.
+    - copies: whether all, some or none of the new units are copies.
+    - in_front: whether the old units come first. Then g gives the others alone.
+    - whole_runs: whether it repeats whole runs of units. Then, on a product, it acts on the outermost factor
+      that can take it.
+    - layers: whether it makes whole layers too, which are no copies.
     """
 
     g: Formula
@@ -71,16 +76,16 @@ class FillRule(Word):
 
     @property
     def shares(self) -> bool:
-        """Whether the copies of a unit share what reads it."""
+        """Whether the copies of a unit share the columns of the weights that read it."""
         return self.copies != "none" and self.entries.reading is not Entry.RESCALED
 
     def map(self, d: int, size: int, draws: Draws) -> IndexMap:
-        """The units of the new axis, made of `d` old ones."""
-        kept = np.arange(d if self.in_front else 0)
-        index = np.concatenate([kept, self.g(np.arange(len(kept), size), d, size, draws)])
-        rest = index < 0
-        means = rest.astype(np.float64) if self.entries.making is Entry.MEAN else None
-        return IndexMap.of(d, index, None, means, rest if self.entries.making is Entry.DRAWN else None)
+        """The index map of the new axis with `size` units, made of `d` old units."""
+        in_front = np.arange(d if self.in_front else 0)
+        index = np.concatenate([in_front, self.g(np.arange(len(in_front), size), d, size, draws)])
+        no_copies = index < 0
+        means = no_copies.astype(np.float64) if self.entries.making is Entry.MEAN else None
+        return IndexMap.of(d, index, None, means, no_copies if self.entries.making is Entry.DRAWN else None)
 
 
 _ROWS = (
@@ -162,18 +167,18 @@ _ROWS = (
 FILLS = {rule.name: rule for rule in _ROWS}
 
 LAYER_FILLS = {rule.name: rule for rule in _ROWS if rule.layers}
-"""What new layers can be made with."""
+"""The fills that can make new layers, by name."""
 
 
 OFFERED = ("cyclic copy split random", "cyclic copy", "zero fill", "average fill")
-"""What a starter recipe makes new units of, the best to train with first."""
+"""The fills that a starter recipe tries for new units, the best to train with first."""
 
 OFFERED_OF = {"vocab": ("average fill", *OFFERED)}
-"""Of axes that have others: a new token is none of the old ones."""
+"""The same for axes that have others: a new token is none of the old tokens."""
 
 
 def appended(filled: IndexMap) -> IndexMap:
-    """The same copies with the originals first, in their old order: for axes that the outside numbers."""
+    """The map with the originals first, in their old order: for axes whose units are known by number."""
     fresh = new_units(filled)
     order = np.concatenate([np.flatnonzero(~fresh), np.flatnonzero(fresh)])
     return IndexMap.of(
@@ -182,21 +187,22 @@ def appended(filled: IndexMap) -> IndexMap:
 
 
 def reset(fill: FillRule, filled: IndexMap, part: float, draws: Draws) -> tuple[FillRule, IndexMap]:
-    """The fill and its map where some of the new units are drawn in the place of being copies:
-    floor(part · their number) of them, each as likely as any other.
+    """The fill and its map, with some of the new units drawn instead of copied.
+
+    These are floor(part · their number) units, chosen uniformly.
     """
     new = np.flatnonzero(new_units(filled))
     count = int(part * len(new) + 1e-9)
     chosen = new[np.argsort(draws.uniform(0, len(new)), kind="stable")[:count]]
     index, junk = filled.index.copy(), filled.junk.copy()
     index[chosen], junk[chosen] = -1, True
-    made = IndexMap.of(filled.source, index, filled.weight, filled.mean, junk)
-    return replace(fill, copies="some", entries=ALL_DRAWN), made
+    index_map = IndexMap.of(filled.source, index, filled.weight, filled.mean, junk)
+    return replace(fill, copies="some", entries=ALL_DRAWN), index_map
 
 
 def new_units(filled: IndexMap) -> Bools:
-    """Which rows are new: every row but the first copy of each unit."""
-    fresh = np.ones(filled.size, dtype=bool)
+    """The rows that are new, shape (D,): all rows except the first copy of each unit."""
+    is_new = np.ones(filled.size, dtype=bool)
     _units, first = np.unique(filled.index[filled.copies], return_index=True)
-    fresh[np.flatnonzero(filled.copies)[first]] = False
-    return fresh
+    is_new[np.flatnonzero(filled.copies)[first]] = False
+    return is_new

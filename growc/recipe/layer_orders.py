@@ -1,8 +1,8 @@
-"""Which layers stand where: what `stack`, `subclone layers`, `arrange` and `drop` make of a list of layers.
+"""The order of layers after `stack`, `subclone layers`, `arrange`, `drop` and `merge layers`.
 
-Needs: a statement, how many layers there are, what its expressions come to. Gives: for every layer of the
-result the number of the layer that it comes from. Nothing here knows a model; the orders are those of the
-table "Depth orders" in docs/language.md, which names their sources.
+Needs: a statement, the number of layers, the values of its expressions. Gives: for every layer of the result,
+the number of the layer that it comes from. This module knows no model. The orders are those of the table
+"Depth orders" in docs/language.md, which names their sources.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ def arrangement(
 ) -> list[int]:
     """The source layer of every layer of the result, of `count` layers.
 
-    `scores` are those of the layers, where the order asks for them. Raises GrowError: G302 where
-    the model lacks a layer that is meant or would keep none, G303 for a size on the wrong side of today's.
+    `scores`: those of the layers, if the order needs them. Raises GrowError: G302 where the model lacks a
+    named layer or would keep none, G303 for a size on the wrong side of the current one, G214 where scores
+    are missing.
     """
     match statement:
         case Stack():
@@ -68,18 +69,18 @@ def arrangement(
             require("layers", "the result has", sum(map(len, parts)), statement.span)
             return list(chain.from_iterable(parts))
         case Drop():
-            gone = layers_of(statement.layers, count, evaluate)
-            if len(gone) == count:
+            dropped = layers_of(statement.layers, count, evaluate)
+            if len(dropped) == count:
                 span = statement.layers.span
                 raise GrowError(Diagnostic("G302", NO_LAYER_LEFT, span, f"these are all {count}"))
-            return [layer for layer in range(count) if layer not in gone]
+            return [layer for layer in range(count) if layer not in dropped]
         case MergeLayers():
             merged = layers_of(statement.layers, count, evaluate)
             return [layer for layer in range(count) if layer not in merged[1:]]
 
 
 def new_layers(layers: Sequence[int]) -> list[bool]:
-    """Which layers of an arrangement are new: every one but the first that comes from its source.
+    """Whether each layer of an arrangement is new: all are except the first that comes from its source.
 
     >>> new_layers([0, 1, 1, 2, 0])
     [False, False, True, False, True]
@@ -89,9 +90,9 @@ def new_layers(layers: Sequence[int]) -> list[bool]:
 
 
 def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:
-    """The layers that a range or a number means, of `count`. Negative numbers count from the end.
+    """The layers of a range or a number, of `count`. Negative numbers count from the end.
 
-    Unlike a slice of Python's, a range that reaches beyond the layers is an error (G302).
+    Unlike in a slice of Python, a range that reaches beyond the layers is an error (G302).
     """
     if isinstance(layers, Layer):
         first = _place(layers.number, count, evaluate)
@@ -108,11 +109,11 @@ def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:
 
 
 def counted_back(layers: LayerRange, count: int, evaluate: Evaluate) -> Iterator[str]:
-    """What is to be known of numbers that come out negative, and so count from the end."""
+    """Yield a note on each difference that is negative, and so counts from the end."""
     ends = (layers.number,) if isinstance(layers, Layer) else (layers.start, layers.stop)
     for number in ends:
-        if isinstance(number, Binary) and (given := evaluate(number)) < 0:
-            yield f"`{spell(number)}` comes to {given}: that is layer {given + count}, counted from the end"
+        if isinstance(number, Binary) and (value := evaluate(number)) < 0:
+            yield f"`{spell(number)}` comes to {value}: that is layer {value + count}, counted from the end"
 
 
 # ------------------------------------------------------------------------------------------------- orders
@@ -120,11 +121,11 @@ def counted_back(layers: LayerRange, count: int, evaluate: Evaluate) -> Iterator
 
 @dataclass(frozen=True)
 class OrderRule(Word):
-    """One way to make a list of layers longer, or shorter.
+    """One rule that makes a list of layers longer, or shorter.
 
-    layers: the source of each layer of the result, by the number of layers before and after, the number that
-    the order takes, and the scores of the layers. meaning: what docs/language.md says of it. scored: it asks
-    for scores. statistic: what it needs `measure importance` for.
+    layers: the source of each layer of the result, from the numbers of layers before and after, the argument
+    of the order, and the scores of the layers. meaning: the text of docs/language.md. scored: whether it
+    needs scores. statistic: the statistic that `measure importance` must have measured.
     """
 
     layers: Callable[[int, int, int, Sequence[float]], list[int]]
@@ -134,7 +135,7 @@ class OrderRule(Word):
 
 
 def outwards(count: int) -> list[int]:
-    """All layers, the middle first, then by turns the next one before it and after it.
+    """All layers, the middle first, then alternately the next one before it and after it.
 
     >>> outwards(5), outwards(4)
     ([2, 1, 3, 0, 4], [2, 1, 3, 0])
@@ -183,7 +184,7 @@ _DEEPER = (
 
 
 def _scored(spelling: str, meaning: str, statistic: Statistic | None = None) -> OrderRule:
-    """An order by which the layers with the highest scores stay, where they are."""
+    """An order by which the layers with the highest scores stay, in their old order."""
     return OrderRule(
         spelling,
         lambda count, size, top, scores: sorted(
@@ -234,14 +235,14 @@ _SHALLOWER = (
 )
 
 DEEPER = {rule.name: rule for rule in _DEEPER}
-"""The orders of `stack`."""
+"""The orders of `stack layers`, by name."""
 
 SHALLOWER = {rule.name: rule for rule in _SHALLOWER}
-"""The orders of `subclone layers`."""
+"""The orders of `subclone layers`, by name."""
 
 
 def statistic_of(order: Order | Ranking) -> Statistic | None:
-    """What must be measured of layers or units to rank them."""
+    """The statistic that an order or a ranking needs; None where it needs none."""
     if isinstance(order, Ranking):
         return RANKINGS[order.name].statistic
     rules = (rules[order.name] for rules in (SHALLOWER, DEEPER) if order.name in rules)
@@ -256,7 +257,7 @@ def _ordered(
     evaluate: Evaluate,
     scores: Sequence[float] | None = None,
 ) -> list[int]:
-    """The layers of a `stack` or `subclone layers`: `size` of them."""
+    """The `size` layers of a `stack` or `subclone layers`. Raises GrowError (G214, G302)."""
     assert (order.count is not None or order.file is not None) == bool(rule.takes)
     if rule.scored and (scores is None or len(scores) != count):
         raise GrowError(Diagnostic("G214", "the layers' importance was not measured", order.span))
@@ -273,13 +274,13 @@ NO_LAYER_LEFT = "the model would have no layer left"
 
 
 def _place(number: Expr, count: int, evaluate: Evaluate, beside: int = 0) -> int:
-    """A layer's number from 0; `beside` is how far behind the last layer it may lie."""
-    given = evaluate(number)
-    place = given + count if given < 0 else given
+    """A layer's number from 0. `beside`: how far it may lie behind the last layer."""
+    value = evaluate(number)
+    place = value + count if value < 0 else value
     if not 0 <= place < count + beside:
         what = "layers up to" if beside else "layer"
         raise GrowError(
-            Diagnostic("G302", f"the model has no {what} {given}", number.span, notes=_numbered(count))
+            Diagnostic("G302", f"the model has no {what} {value}", number.span, notes=_numbered(count))
         )
     return place
 

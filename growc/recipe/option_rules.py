@@ -1,5 +1,6 @@
-"""The options of `widen` and `subclone`. One row each in GROWING and SHRINKING; the language and its messages
-follow from the rows.
+"""The options of `widen` and `subclone`, one row each in GROWING and SHRINKING.
+
+The language and its messages follow from the rows.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from growc.recipe.syntax_tree import Option
 from growc.recipe.words import Word
 
 ADDED_UP = ("ffn", "heads", "experts", "channels")
-"""Axes whose units' outputs are added up, so that zero outputs mean anything."""
+"""Axes whose units' outputs are added up, so that `with zero outputs` has a meaning."""
 
 RESCALED = ("hidden", "ffn", "heads", "channels")
-"""Axes that readers contract, so that they can be rescaled when it shrinks."""
+"""Axes that readers contract. Their readers can be rescaled when the axis shrinks."""
 
 CHOSEN = ("experts",)
-"""Axes that something chooses units from."""
+"""Axes from whose units a router chooses."""
 
 INSIDE_LAYERS = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts")
-"""Axes that layers make, so that new units can come from the next one."""
+"""Axes that every layer has, so that new units can come from the next layer."""
 
 Kind = Literal["new", "on copies", "balanced"]
 Rescaling = Literal["readers", "norms", "nowhere"]
@@ -39,42 +40,48 @@ class Noise:
 
 @dataclass(frozen=True)
 class Options:
-    """What a statement says besides its fill or ranking."""
+    """The options of a statement, besides its fill or ranking."""
 
     split_random: bool = False
     noise: Noise | None = None
     zero_outputs: bool = False
     plain: bool = False
     rescale: Rescaling = "nowhere"
-    """Where sqrt(d/d') goes when an axis shrinks."""
+    """The weights that take the factor sqrt(d/d') when an axis shrinks from d to d'."""
     next_layer: bool = False
     std: float | None = None
-    """Of what is drawn; None: that of the source tensor."""
+    """The standard deviation of drawn units; None: that of the source tensor."""
     reset: float = 0.0
-    """Which part of the new units is drawn."""
+    """The part of the new units that is drawn, from 0 to 1."""
     block: Expr | None = None
     top: Expr | None = None
-    """How many of the units are chosen, where that changes."""
+    """The new number of chosen units; None: it does not change."""
     seed: Expr | None = None
 
     def and_also(self, options: Iterable[Option]) -> Options:
-        """The same with what a statement says."""
-        said = self
+        """These options, with those of a statement applied in order."""
+        result = self
         for option in options:
-            said = OPTIONS[option.name].effect(said, option)
-        return said
+            result = OPTIONS[option.name].effect(result, option)
+        return result
 
 
 @dataclass(frozen=True)
 class OptionRule(Word):
-    """What an option says, and where it can stand.
+    """One option: its effect, and the statements that it is allowed in.
 
-    meaning: what an editor says of it. about: a statement has one option about one thing. needs: what the
-    fill must make: copies only, copies that share what reads them, only such, or units that are drawn.
-    unequal: it gives copies different shares. silent: it leaves new copies none. draws: it has units drawn.
-    axes: the named axes that it has a meaning on, if not all. in_match: the axes that take it from a `match`,
-    if others. value: what it takes, which is at least `least` and at most `most`, and the same for every
-    model if `fixed`.
+    - meaning: the hover text of an editor.
+    - about: a key; a statement may have one option for each key.
+    - effect: sets the option in `Options`.
+    - needs: the units that the fill must make: copies only, copies that share the weights of their readers,
+      only copies that do so, or drawn units.
+    - unequal: whether it gives copies different shares.
+    - silent: whether it gives new copies no share.
+    - draws: whether it draws units.
+    - axes: the named axes on which it has a meaning; empty: all.
+    - in_match: the axes that take it from a `match`, if these differ.
+    - value: the name of its argument, which is at least `least` and at most `most`, and the same for every
+      model if `fixed`.
     """
 
     meaning: str
@@ -230,9 +237,9 @@ _SHRINKING = (
 )
 
 GROWING = {rule.name: rule for rule in _GROWING}
-"""What stands behind a fill."""
+"""The options that may follow a fill, by name."""
 
 SHRINKING = {rule.name: rule for rule in _SHRINKING}
-"""What stands behind a ranking."""
+"""The options that may follow a ranking, by name."""
 
 OPTIONS = {**GROWING, **SHRINKING}

@@ -1,5 +1,6 @@
-"""The rankings: which units of an axis are the highest. One row each in RANKINGS; the language, its messages
-and the table in docs/language.md follow from the rows.
+"""The rankings: rules that order the units of an axis, one row each in RANKINGS.
+
+The language, its messages and the table in docs/language.md follow from the rows.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from growc.recipe.words import FILE, Word
 
 @dataclass(frozen=True)
 class Units:
-    """What a ranking may ask of the units of an axis: a number for each of them. importance: by what the
-    ranking measures; given: by the file that it names.
+    """The scores of an axis's units that a ranking may ask for: a number for each unit.
+
+    importance: the scores that the ranking measures. given: the scores of the file that it names.
     """
 
     importance: Callable[[], Floats]
@@ -28,13 +30,17 @@ class Units:
 
 @dataclass(frozen=True)
 class RankingRule(Word):
-    """One way to choose units. It has scores or places, takes a file that lists the units, or averages.
+    """One rule that chooses units. It has scores or places, takes a file that lists the units, or averages.
 
-    meaning: what docs/language.md says of it. scores: a number for each unit; the highest rank first.
-    places: which `size` of `count` units stay, in their old order. averages: it chooses no units: those that
-    stay are means. statistic: what it needs `measure importance` for. orders: it is an order of all units as
-    well. keeps_numbers: it can be asked of an axis whose units the outside numbers. axes: those that it
-    ranks, if not all. gradients: its file has inputs to take gradients on.
+    - meaning: the text of docs/language.md.
+    - scores: a number for each unit; the highest rank first.
+    - places: the `size` of `count` units that stay, in their old order.
+    - averages: whether it chooses no units, and makes means instead.
+    - statistic: the statistic that `measure importance` must have measured.
+    - orders: whether it is an order of all units as well.
+    - keeps_numbers: whether it is allowed on an axis whose units are known by number.
+    - axes: the axes that it ranks; empty: all.
+    - gradients: whether its file has inputs to take gradients on.
     """
 
     meaning: str
@@ -59,7 +65,7 @@ class RankingRule(Word):
 
 
 def _importance(using: str, before: bool, meaning: str) -> RankingRule:
-    """A row that measures importance in another way."""
+    """A row that ranks by another statistic of importance."""
     words = ["importance", *(["using", using] if using else []), *(["before activation"] if before else [])]
     statistic = Statistic(" ".join(words), using, before)
     return RankingRule(statistic.name, meaning, scores=lambda units: units.importance(), statistic=statistic)
@@ -153,4 +159,4 @@ _ROWS = (
 RANKINGS = {rule.name: rule for rule in _ROWS}
 
 KEEPING_NUMBERS = " or ".join(f"`by {rule.spelling}`" for rule in _ROWS if rule.keeps_numbers)
-"""The rankings of axes whose units the outside numbers."""
+"""The rankings that are allowed on axes whose units are known by number, as text."""

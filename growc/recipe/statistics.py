@@ -1,4 +1,7 @@
-"""What a `measure importance` can find of units and layers. Rankings and orders say which of it they need."""
+"""The statistics of units and layers that `measure importance` can measure.
+
+Rankings and orders name theirs.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Statistic:
-    """What is measured, by its name in the language.
+    """One statistic, by its name in the language.
 
-    using: what stands for all samples and positions: their mean, their L2 norm (`l2`) or their largest
-    absolute value (`max`); nothing for the mean on the tensors of weight subcloning. before_activation:
-    whether units behind an activation are measured in front of it.
+    using: the reduction over all samples and positions: `mean`, `l2` (L2 norm) or `max` (largest absolute
+    value); empty for the mean on the tensors of weight subcloning. before_activation: whether units behind an
+    activation are measured in front of it.
     """
 
     name: str
@@ -25,16 +28,16 @@ class Statistic:
 
 
 IMPORTANCE = Statistic("importance")
-"""That of weight subcloning, for units and for layers: what `growc measure` shows."""
+"""The statistic of weight subcloning, for units and for layers. `growc measure` shows it."""
 
 COSINE = Statistic("cosine")
-"""How far layers turn the stream: 1 − cos of what goes in and what comes out (ShortGPT)."""
+"""The change of the stream's direction by a layer: 1 − cos of its input and its output (ShortGPT)."""
 
 LOSS = Statistic("loss")
-"""How much the loss of next tokens rises without a layer."""
+"""The rise of the loss of next tokens without a layer."""
 
 REAP = Statistic("reap")
-"""What experts add, gate times ‖output‖, over the tokens that chose them."""
+"""Gate times ‖output‖ of experts, over the tokens that chose them."""
 
 TAYLOR = Statistic("taylor")
 """Gradient times weight."""

@@ -1,7 +1,7 @@
 """The meaning of a recipe, as data: statements, axes, scopes, fills, options, rankings, depth orders.
 
-Two recipes are equal if they say the same, wherever and however they were written. Comments and blank lines
-are items of a body like statements, so that a formatted recipe loses nothing.
+Two recipes are equal if they say the same; places and spellings do not count. Comments and blank lines are
+items of a body like statements, so that a formatted recipe loses nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AXES = {
     "experts": "the networks that a router chooses from",
     "channels": "the channels of convolutions that are not tied to inputs or outputs",
 }
-"""The axes that have a name of their own, whatever the architecture, and what each of them is."""
+"""The axes that have a name in every architecture, each with its meaning."""
 
 ROLES = tuple(AXES)
 
@@ -40,19 +40,19 @@ class NamedAxis(Node):
 
 
 AxisRef = NamedAxis | TensorAxis
-"""What a statement resizes."""
+"""The axis that a statement resizes."""
 
 
 @dataclass(frozen=True)
 class Text(Node):
-    """A string: a path, relative to the recipe that it stands in. found: where the file lies instead."""
+    """A string: a path, relative to its recipe. found: the file's place, if it lies elsewhere."""
 
     value: str
     found: Path | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def path(self) -> Path:
-        """The file that it names."""
+        """The file that the text names."""
         return self.span.source.folder / self.value if self.found is None else self.found
 
 
@@ -90,7 +90,7 @@ class LayerScope(Node):
 
 @dataclass(frozen=True)
 class GlobScope(Node):
-    """`in "GLOB"`: what lies under matching names of nodes or parameters."""
+    """`in "GLOB"`: the parts whose nodes or parameters have matching names."""
 
     pattern: str
 
@@ -103,15 +103,16 @@ Scope = RoleScope | LayerScope | GlobScope
 
 @dataclass(frozen=True)
 class Fill(Node):
-    """How new units are made: one of growc.recipe.fills.FILLS."""
+    """The rule for new units: one of growc.recipe.fills.FILLS."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class LayerFill(Node):
-    """What new layers hold, if not what they are copies of: a fill that makes layers, its seed, and the
-    standard deviation of what it draws, if not the source tensors'.
+    """The content of new layers, if not copies: a fill that makes layers, and its seed.
+
+    std: the standard deviation of the draws, if not that of the source tensors.
     """
 
     name: str
@@ -121,7 +122,7 @@ class LayerFill(Node):
 
 @dataclass(frozen=True)
 class Option(Node):
-    """One of growc.recipe.option_rules.OPTIONS, with the number or the expression that it takes."""
+    """One of growc.recipe.option_rules.OPTIONS, with its number or expression."""
 
     name: str
     number: float = 0.0
@@ -130,7 +131,7 @@ class Option(Node):
 
 @dataclass(frozen=True)
 class Ranking(Node):
-    """Which units rank highest: one of growc.recipe.ranking_rules.RANKINGS, with what it takes."""
+    """The rule that ranks units: one of growc.recipe.ranking_rules.RANKINGS, with its argument."""
 
     name: str
     seed: Expr | None = None
@@ -139,8 +140,9 @@ class Ranking(Node):
 
 @dataclass(frozen=True)
 class Order(Node):
-    """Which layers stand where: by a row of growc.recipe.layer_orders; some take a number of layers, or a
-    file of scores.
+    """The order of layers: a row of growc.recipe.layer_orders, with its argument.
+
+    Some take a number of layers, or a file of scores.
     """
 
     name: str
@@ -160,7 +162,7 @@ class Let(Node):
 
     @property
     def name(self) -> str:
-        """The name that it gives."""
+        """The name of the parameter."""
         return self.target.name
 
 
@@ -187,14 +189,14 @@ class Subclone(Node):
 Quantity = Literal["parameters", "active_parameters", "flops", "memory"]
 
 QUANTITIES: tuple[Quantity, ...] = ("parameters", "active_parameters", "flops", "memory")
-"""What a budget is of; all but memory may stand in its expression."""
+"""The quantities of budgets. The expression of a budget may mention all of them except memory."""
 
 Relation = Literal["==", "!=", "<=", ">=", "<", ">"]
 
 
 @dataclass(frozen=True)
 class Sequences(Node):
-    """`at batch BATCH length LENGTH`: what memory holds keys and values, or states, of."""
+    """`at batch BATCH length LENGTH`: the sequences whose keys and values, or states, count as memory."""
 
     batch: Expr
     length: Expr
@@ -264,7 +266,7 @@ class Share(Node):
 
 @dataclass(frozen=True)
 class Merge(Node):
-    """`merge AXIS to SIZE by mean`: the axis shrinks: units in a row become their mean."""
+    """`merge AXIS to SIZE by mean`: the axis shrinks; each run of consecutive units becomes its mean."""
 
     axis: AxisRef
     size: Expr
@@ -274,7 +276,7 @@ class Merge(Node):
 class Reorder(Node):
     """`reorder AXIS by RANKING`: the same model with its units sorted, highest first.
 
-    at: the shares of a `nest`; None where none sorts.
+    at: the shares of a `nest`; None where no `nest` sorts.
     """
 
     axis: AxisRef
@@ -285,7 +287,7 @@ class Reorder(Node):
 @dataclass(frozen=True)
 class Nest(Node):
     """`nest AXIS, AXIS… by RANKING [at SHARE, SHARE…]`: the same model with the units of all these axes
-    sorted. The first ones of each make a smaller model, and shares of them models that are kept in mind.
+    sorted. The first units of each axis make a smaller model. The record keeps the shares.
     """
 
     axes: tuple[AxisRef, ...]
@@ -334,14 +336,14 @@ class Arrange(Node):
 
 @dataclass(frozen=True)
 class Drop(Node):
-    """`drop layers RANGE`: these go."""
+    """`drop layers RANGE`: these layers are removed."""
 
     layers: LayerRange
 
 
 @dataclass(frozen=True)
 class MergeLayers(Node):
-    """`merge layers RANGE by mean`: these become one layer, whose weights are their means."""
+    """`merge layers RANGE by mean`: these layers become one, whose weights are the means of theirs."""
 
     layers: LayerRange
 
@@ -473,10 +475,10 @@ Statement = (
     | Nest
     | StackFrom
 )
-"""What does one thing: everything but a scope, which holds statements."""
+"""A statement: everything except a scope, which has a body of statements."""
 
 Undecided = Budget | Proportion | SubcloneTotal
-"""What stands for plain statements that depend on the model's costs and scores."""
+"""A statement on a budget: it stands for plain statements that depend on the model's costs and scores."""
 
 
 # Bodies ---------------------------------------------------------------------------------------------------
@@ -496,12 +498,12 @@ class Blank(Node):
 
 
 Item = Statement | Scoped | Comment | Blank
-"""What a body is made of, in the order of reading."""
+"""An item of a body. Items are in the order of reading."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What one or several texts say."""
+    """The recipe of one or several texts."""
 
     body: tuple[Item, ...] = ()
 

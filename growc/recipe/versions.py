@@ -1,7 +1,7 @@
-"""The versions of the language, and which of its words came with which. One row each in ADDITIONS.
+"""The versions of the language, and the words that each of them added. One row for each in ADDITIONS.
 
-Version 1 stays as it is: a recipe that says nothing of a version is read with all words, and words that came
-later are still names of `let`s wherever a name may stand.
+Version 1 does not change. A recipe without a version is read with all words. Words of later versions may
+still be names of `let`s wherever a name is allowed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from growc.recipe.expression import Node, parts_of
 from growc.recipe.option_rules import OPTIONS
 
 VERSIONS = ("1", "1.1")
-"""Those that this growc reads, the first one first."""
+"""The versions that this growc reads, in order."""
 
 LATEST = VERSIONS[-1]
-"""The version of a recipe that says none."""
+"""The version of a recipe that names none."""
 
 _FIRST_WORDS = """
     arrange as average axis balanced blocks by copies copy cyclic decoder drop each encoder equal even exact
@@ -28,12 +28,15 @@ _FIRST_WORDS = """
     within zero
 """
 FIRST_WORDS = frozenset(_FIRST_WORDS.split())
-"""The words of version 1 that no `let` can have as its name, but for the axes."""
+"""The words of version 1 that no `let` can have as its name, without the axes."""
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What a version added: its name in messages, and whether a part of a statement is it."""
+    """One addition of a version.
+
+    name: its name in messages. used: whether a part of a statement is the addition.
+    """
 
     version: str
     name: str
@@ -80,7 +83,7 @@ ADDITIONS: tuple[Addition, ...] = (
 
 
 def newer(statement: rc.Statement, version: str) -> Iterator[Diagnostic]:
-    """What in a statement came later than the version that its recipe says."""
+    """Yield an error (G209) for each part of a statement that is newer than the version of its recipe."""
     known = VERSIONS[: VERSIONS.index(version) + 1]
     for part in parts_of(statement):
         for addition in ADDITIONS:
@@ -92,7 +95,7 @@ def newer(statement: rc.Statement, version: str) -> Iterator[Diagnostic]:
 
 
 def unknown(language: rc.Language) -> Iterator[Diagnostic]:
-    """What is wrong with a version that this growc does not read."""
+    """Yield an error (G209) for a version that this growc does not read."""
     if language.version not in VERSIONS:
         message = f"this growc does not read language {language.version}"
         have = " and ".join(VERSIONS)

@@ -1,4 +1,4 @@
-"""Words of the language that stand in tables. The grammar and its messages are made of these."""
+"""The words of the language that are rows of tables. The grammar and its messages are made of these."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 
 FILE = '"FILE"'
 HOLES = (FILE, "EXPR", "K", "N", "S", "P")
-"""What stands in a spelling for a file, for expressions, and (S, P) for a number that may have a fraction."""
+"""Placeholders in a spelling: for a file, for expressions, and (S, P) for a number that may be fractional."""
 
 
 @dataclass(frozen=True)
 class Word:
-    """One or several words, spelled with what they take. A seed may follow if they are `seeded`."""
+    """One or several words, spelled with the placeholder of their argument.
+
+    seeded: whether a seed may follow.
+    """
 
     spelling: str
     seeded: bool = field(default=False, kw_only=True)
@@ -23,5 +26,5 @@ class Word:
 
     @property
     def takes(self) -> str:
-        """What stands in the spelling for what the words take; nothing where they take nothing."""
+        """The placeholder in the spelling; empty where the words take no argument."""
         return next((word for word in self.spelling.split() if word in HOLES), "")
