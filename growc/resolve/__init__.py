@@ -1,1 +1,1 @@
-"""From parsed statements to a flat list: includes, `let`, checks, `match`; and recipes built in Python."""
+"""The flat list of statements: includes, `let`, checks and `match` resolved; and recipes built in Python."""

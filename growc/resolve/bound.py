@@ -1,4 +1,4 @@
-"""A resolved recipe: its statements in order, with everything in the place of names."""
+"""A resolved recipe: its statements in order, with values in place of names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from growc.recipe.versions import LATEST
 
 @dataclass(frozen=True)
 class Bound:
-    """A statement of the flat list, with numbers and axes in the place of every `let`.
+    """A statement of the flat list, with numbers and axes in place of every `let`.
 
-    number: its place among the statements that are neither `let`, `include` nor `expect`, from 1: what random
-        draws are keyed by. Those of `expect` are one more than the last, for they judge the final model.
+    number: its place from 1 among the statements other than `let`, `include` and `expect`. It is a key of
+        random draws. An `expect` has one more than the last number, since it judges the final model.
     scopes: the scopes around it, outermost first.
     """
 
@@ -27,8 +27,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class Row:
-    """One choice of sizes for a budget. sizes: of each axis, as a statement says them. amount: of the
-    quantity; lost: by the scores; cost: what was measured of it, or why it was not.
+    """One choice of sizes for a budget.
+
+    sizes: the size of each axis, as a statement spells it. amount: the amount of the quantity. lost: the loss
+    by the scores. cost: the measured cost, or the cause why it was not measured.
     """
 
     sizes: tuple[str, ...]
@@ -41,9 +43,10 @@ class Row:
 class Decision:
     """The plain statements that a statement on a budget stands for in a model.
 
-    text: that statement; axes: what it is over; quantity, limit: the budget, in numbers; rows: the choices
-    that were compared, the one that was taken first; near: the next sizes, below and above the budget; plain:
-    the statements as text; plans: how many were made, as far as the sizes of axes or to the end.
+    items: the plain statements; plain: these as text. text: the statement on the budget. axes: its axes.
+    quantity, limit: the budget, in numbers. rows: the choices that were compared, the chosen one first. near:
+    the next sizes, below and above the budget. plans: the number of plans that were made, up to the sizes of
+    axes or completely.
     """
 
     items: tuple[Item, ...]
@@ -60,11 +63,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Resolved:
-    """All that a recipe says, in order.
+    """A resolved recipe: all its statements, in order.
 
-    parameters: every `let`, with the value that it has here; included: the recipes that were read; defined:
-        where the name of each `let` stands; language: the version that the recipe is read in; decided: what
-        budgets came to, in order.
+    parameters: every `let`, with its value; included: the recipes that were included; defined: the place of
+        the name of each `let`; language: the version that the recipe is read in; decided: the decisions of
+        budgets, in order.
     """
 
     statements: tuple[Bound, ...]
@@ -77,7 +80,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Reading:
-    """Texts, and the recipe that they come to."""
+    """Texts, and the recipe that they are resolved to."""
 
     sources: tuple[Source, ...]
     recipe: Resolved

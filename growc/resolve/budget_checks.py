@@ -1,4 +1,4 @@
-"""What is wrong with a budget whatever the model: its relation, its axes, what it is measured by."""
+"""Errors of a budget that do not depend on the model: in its relation, its axes, and its quantity."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from growc.recipe.ranking_rules import RANKINGS
 from growc.resolve.number_checks import at_least, fixed
 
 SIZE = Int(1)
-"""Stands for a size that is still to be found."""
+"""The placeholder for a size that is not found yet."""
 
 
 def order_of(statement: rc.Budget) -> rc.Order | None:
-    """The order of the layers: the one that is named, else the ranking where it orders layers too."""
+    """The order of the layers: the named order, else the ranking if it orders layers too."""
     ranking = statement.ranking
     if statement.order is None and ranking.name in SHALLOWER:
         return rc.Order(ranking.name, span=ranking.span)
@@ -24,7 +24,10 @@ def order_of(statement: rc.Budget) -> rc.Order | None:
 
 
 def parts_of_budget(statement: rc.Undecided) -> Iterator[rc.Statement]:
-    """The plain statements that a budget may come to, with no size yet: a mistake in these is one in it."""
+    """Yield the plain statements that a budget may become, with SIZE for sizes.
+
+    Their errors are its errors.
+    """
     if isinstance(statement, rc.SubcloneTotal):
         yield rc.Subclone(statement.axis, SIZE, statement.ranking, statement.options, span=statement.span)
         return
@@ -43,12 +46,12 @@ def _layers(statement: rc.Budget | rc.Proportion) -> Iterator[rc.Statement]:
     if isinstance(statement, rc.Budget) and (order := order_of(statement)):
         yield rc.SubcloneLayers(SIZE, order, span=statement.span)
     elif isinstance(statement, rc.Proportion) and statement.order:
-        new = (statement.layer_fill, statement.zero_outputs)
-        yield rc.Stack(SIZE, statement.order, *new, span=statement.span)
+        layer_options = (statement.layer_fill, statement.zero_outputs)
+        yield rc.Stack(SIZE, statement.order, *layer_options, span=statement.span)
 
 
 def options_on(axis: rc.AxisRef, options: tuple[rc.Option, ...]) -> tuple[rc.Option, ...]:
-    """The options that mean anything on an axis; of a statement on many, the others fall away."""
+    """The options that have a meaning on an axis. A statement on several axes drops the others."""
     from growc.recipe.option_rules import OPTIONS
 
     named = isinstance(axis, rc.NamedAxis)
@@ -57,7 +60,7 @@ def options_on(axis: rc.AxisRef, options: tuple[rc.Option, ...]) -> tuple[rc.Opt
 
 
 def check_budget(statement: rc.Undecided, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
-    """Everything that is wrong with a budget itself."""
+    """Yield all errors of a budget itself."""
     if not all(isinstance(scope, rc.RoleScope) for scope in scopes):
         message = "this version does not find sizes in `in layers` or in a glob yet"
         remedy = "write it outside of the scope, or for an encoder or decoder"
@@ -97,11 +100,15 @@ def _axes(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
         yield Diagnostic("G204", message, seen["kv_heads"].span, help="leave one of the two out")
     layers = seen.get("layers")
     if isinstance(statement, rc.Budget):
-        ordered, orders, named = order_of(statement) is not None, SHALLOWER, f"`by {statement.ranking.name}`"
+        orders_layers, orders, chooser = (
+            order_of(statement) is not None,
+            SHALLOWER,
+            f"`by {statement.ranking.name}`",
+        )
     else:
-        ordered, orders, named = statement.order is not None, DEEPER, "the fill"
-    if layers is not None and not ordered:
-        message = f"{named} orders no layers"
+        orders_layers, orders, chooser = statement.order is not None, DEEPER, "the fill"
+    if layers is not None and not orders_layers:
+        message = f"{chooser} orders no layers"
         orders_of = ", ".join(f"`layers by {one.spelling}`" for one in orders.values())
         yield Diagnostic("G210", message, layers.span, help=f"write {orders_of} behind it")
     if layers is None and statement.order is not None:
@@ -110,27 +117,27 @@ def _axes(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
 
 
 def _held(limit: rc.Limit) -> Iterator[Diagnostic]:
-    """Memory is that of a batch of sequences of a length; nothing else has these."""
-    example, held = "`memory <= 4B at batch 1 length 4096`", limit.sequences
-    if limit.quantity == "memory" and held is None:
+    """Yield errors of `at batch … length …`: `memory` needs it, and no other quantity takes it."""
+    example, sequences = "`memory <= 4B at batch 1 length 4096`", limit.sequences
+    if limit.quantity == "memory" and sequences is None:
         yield Diagnostic("G204", "`memory` needs a batch and a length", limit.span, help=f"write {example}")
-    if limit.quantity != "memory" and held is not None:
+    if limit.quantity != "memory" and sequences is not None:
         message = f"`{limit.quantity}` do not depend on a batch"
-        yield Diagnostic("G204", message, held.span, help=f"it is for {example}")
-    if held is not None:
-        yield from at_least(1, held.batch, "a batch")
-        yield from at_least(1, held.length, "a length")
+        yield Diagnostic("G204", message, sequences.span, help=f"it is for {example}")
+    if sequences is not None:
+        yield from at_least(1, sequences.batch, "a batch")
+        yield from at_least(1, sequences.length, "a length")
 
 
 def _amounts(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
-    """Amounts of the model stand in the budget itself, and memory has none without a batch."""
-    held = statement.limit.sequences
-    others = [statement.multiples, *((held.batch, held.length) if held else ())]
+    """Yield an error for each quantity of the model outside of the budget's value, and for `memory` in it."""
+    sequences = statement.limit.sequences
+    others = [statement.multiples, *((sequences.batch, sequences.length) if sequences else ())]
     others += [statement.candidates] if isinstance(statement, rc.Budget) else []
-    found = [name for expr in others if expr is not None for name in names(expr)]
-    found = [name for name in found if name.name in rc.QUANTITIES]
-    found += [name for name in names(statement.limit.value) if name.name == "memory"]
-    for name in found:
+    misplaced = [name for expr in others if expr is not None for name in names(expr)]
+    misplaced = [name for name in misplaced if name.name in rc.QUANTITIES]
+    misplaced += [name for name in names(statement.limit.value) if name.name == "memory"]
+    for name in misplaced:
         message = f"`{name.name}` has no value here"
         yield Diagnostic(
             "G201", message, name.span, help="`parameters` and `flops` stand behind `<=` and `>=`"

@@ -1,11 +1,11 @@
-"""Recipes built in Python: each method adds one statement of docs/language.md and gives a new recipe.
+"""Recipes built in Python: each method returns a new recipe with one more statement of docs/language.md.
 
 >>> print(Recipe().widen("hidden", to=1024, fill="neighbor copy").expect("exact"), end="")
 widen hidden to 1024 with neighbor copy
 expect exact
 
-A method puts the words of its statement together and has the grammar read them, so what the language refuses
-is refused by the same diagnostics. Paths are relative to the working directory.
+A method writes its statement as text and has the grammar read it, so errors have the same diagnostics as in a
+recipe file. Paths are relative to the working directory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Layers = int | range | str
 
 
 class Options(TypedDict, total=False):
-    """What may stand behind a fill."""
+    """The options that may follow a fill."""
 
     split: str
     noise: Number
@@ -76,13 +76,13 @@ class Recipe:
         return Recipe(self.body + other.body)
 
     def language(self, version: str) -> Recipe:
-        """`language VERSION`, which stands before all others."""
+        """`language VERSION`, which must be the first statement."""
         return self._said(f"language {version}")
 
     # ---- sizes
 
     def let(self, name: str, value: Number) -> Recipe:
-        """`let NAME = VALUE`; the name may stand in the expressions of later statements."""
+        """`let NAME = VALUE`; expressions of later statements may use the name."""
         return self._said(f"let {name} = {value}")
 
     def widen(self, axis: str, *, to: Number, fill: str, **options: Unpack[Options]) -> Recipe:
@@ -119,10 +119,10 @@ class Recipe:
         """`subclone to BUDGET [at batch N length N] over AXIS, … by RANKING [RESCALING] [layers by ORDER]
         [multiples of EXPR] [candidates N]`; the budget is a comparison, `"parameters <= parameters / 2"`.
         """
-        behind = (f" layers by {layers}" if layers else "") + _multiples(multiples)
-        behind += "" if candidates is None else f" candidates {candidates}"
-        how = f"by {_ranking(by, seed, file)} {rescaling}"
-        return self._said(f"subclone to {budget}{_held(at)} over {', '.join(over)} {how}{behind}")
+        clauses = (f" layers by {layers}" if layers else "") + _multiples(multiples)
+        clauses += "" if candidates is None else f" candidates {candidates}"
+        ranking_words = f"by {_ranking(by, seed, file)} {rescaling}"
+        return self._said(f"subclone to {budget}{_held(at)} over {', '.join(over)} {ranking_words}{clauses}")
 
     def widen_to(
         self,
@@ -142,8 +142,8 @@ class Recipe:
         """
         new = _new_layers(layers_fill, layers_zero_outputs)
         order = f" layers by {layers}{new}" if layers or new else ""
-        how = f"in proportion with {fill}{_options(options)}{order}{_multiples(multiples)}"
-        return self._said(f"widen to {budget}{_held(at)} over {', '.join(over)} {how}")
+        fill_words = f"in proportion with {fill}{_options(options)}{order}{_multiples(multiples)}"
+        return self._said(f"widen to {budget}{_held(at)} over {', '.join(over)} {fill_words}")
 
     def subclone_total(
         self,
@@ -217,11 +217,11 @@ class Recipe:
         seed: Number | None = None,
     ) -> Recipe:
         """`upcycle ffn to experts N top K with FILL [noise S] [reset P] [in M parts] [seed N]`."""
-        said = f"upcycle {axis} to experts {experts} top {top} with {fill}"
-        said += "" if noise is None else f" noise {noise}"
-        said += "" if reset is None else f" reset {reset}"
-        said += "" if parts is None else f" in {parts} parts"
-        return self._said(said + ("" if seed is None else f" seed {seed}"))
+        words = f"upcycle {axis} to experts {experts} top {top} with {fill}"
+        words += "" if noise is None else f" noise {noise}"
+        words += "" if reset is None else f" reset {reset}"
+        words += "" if parts is None else f" in {parts} parts"
+        return self._said(words + ("" if seed is None else f" seed {seed}"))
 
     # ---- layers
 
@@ -292,8 +292,10 @@ def _read(line: str) -> rc.Item:
 
 def _options(options: Options) -> str:
     """The options of a fill, in the order in which they were given."""
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
-    return "".join(f" {_WORDS[name].format(value)}" for name, value in given.items())
+    given_options = {
+        name: value for name, value in options.items() if value is not None and value is not False
+    }
+    return "".join(f" {_WORDS[name].format(value)}" for name, value in given_options.items())
 
 
 def _ranking(by: str, seed: Number | None, file: str) -> str:
@@ -305,7 +307,7 @@ def _new_layers(fill: str, zero_outputs: bool) -> str:
 
 
 def _held(at: tuple[Number, Number] | None) -> str:
-    """The batch and the length of sequences that memory is of."""
+    """The clause with the batch and the length of the sequences that count as memory."""
     return "" if at is None else f" at batch {at[0]} length {at[1]}"
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a statement whatever the model: numbers, axes, options and scopes that make no sense."""
+"""Errors of a statement that do not depend on the model: in numbers, axes, options and scopes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from growc.resolve.budget_checks import check_budget, parts_of_budget
 from growc.resolve.number_checks import at_least, constant, fixed
 
 NUMBERED = ("vocab", "positions")
-"""Axes whose units the outside knows by their numbers."""
+"""Axes whose units callers of the model know by number."""
 
 LAYERS_HELP = (
     "`stack layers to N by ORDER` deepens, `subclone layers to N by ORDER` and `drop layers` shorten"
@@ -24,7 +24,7 @@ LAYERS_HELP = (
 
 
 def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
-    """Everything that is wrong with a statement whose `let`s have been put in."""
+    """Yield all errors of a statement in which `let`s are replaced by their values."""
     for scope in scopes:
         if isinstance(scope, rc.LayerScope):
             yield from _range(scope.layers)
@@ -85,7 +85,7 @@ def check(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Dia
 
 
 def nested(nest: rc.Nest) -> Iterator[Diagnostic]:
-    """What is wrong with the axes and shares of a `nest`."""
+    """Yield the errors in the axes and shares of a `nest`."""
     first: dict[str, Span] = {}
     for axis in nest.axes:
         earlier = first.setdefault(axis.name, axis.span)
@@ -99,7 +99,7 @@ def nested(nest: rc.Nest) -> Iterator[Diagnostic]:
 
 
 def _upcycled(statement: rc.Upcycle) -> Iterator[Diagnostic]:
-    """Networks become experts, each a copy: nothing else does, and in no other way."""
+    """Yield the errors of an `upcycle`: only `ffn` becomes experts, and each expert is a copy."""
     for axis, wanted in ((statement.axis, "ffn"), (statement.into, "experts")):
         if axis.name != wanted:
             message = f"`upcycle` makes `experts` of `ffn`, and `{axis.name}` has no meaning here"
@@ -148,7 +148,7 @@ def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
 
 
 def _subtracted(layer: rc.Layer) -> Iterator[Diagnostic]:
-    """`0-2` says one layer, counted from the end, and looks like several."""
+    """Yield an error for a layer such as `0-2`: it means one layer from the end, and looks like a range."""
     value = constant(layer.number)
     match layer.number:
         case Binary("-", Int() as first, Int() as last) if first.spelling and last.spelling and value:
@@ -166,7 +166,7 @@ def _order(order: rc.Order | None) -> Iterator[Diagnostic]:
 
 
 def _place(statement: rc.Statement, scopes: tuple[rc.Scope, ...]) -> Iterator[Diagnostic]:
-    """What goes through all layers, or holds them, lies in none of them."""
+    """Yield an error for the layer list or `hidden` in `in layers`: these belong to no single layer."""
     if not any(isinstance(scope, rc.LayerScope) for scope in scopes):
         return
     match statement:
@@ -231,9 +231,11 @@ def _twice(options: tuple[rc.Option, ...]) -> Iterator[Diagnostic]:
     for option in options:
         earlier = first.setdefault(OPTIONS[option.name].about, option.span)
         if earlier is not option.span:
-            same = option.span.text == earlier.text
+            is_same_option = option.span.text == earlier.text
             message = (
-                f"`{option.span.text}` stands here twice" if same else "only one of these options can hold"
+                f"`{option.span.text}` stands here twice"
+                if is_same_option
+                else "only one of these options can hold"
             )
             yield Diagnostic("G204", message, option.span, related=((earlier, "the first one"),))
 
@@ -265,7 +267,7 @@ def _without_meaning(option: rc.Option, axis: rc.AxisRef | None) -> Iterator[Dia
 
 
 def _wanted(rule: OptionRule, filled: FillRule, options: Sequence[rc.Option]) -> tuple[str, str]:
-    """What an option needs and a fill does not make, and what it makes instead; nothing where it suits."""
+    """(the fill that an option needs, what this fill lacks), in words; empty where the fill suits."""
     copies, unlike = filled.copies == "all", "this makes no such copies"
     match rule.needs:
         case "copies" if not copies:
@@ -282,7 +284,7 @@ def _wanted(rule: OptionRule, filled: FillRule, options: Sequence[rc.Option]) ->
 
 
 def _contradictions(options: Sequence[rc.Option], fill: rc.Fill) -> Iterator[Diagnostic]:
-    """Options that find nothing to act on: shares where nothing is copied, or where new units read zero."""
+    """Yield an error for each option without effect: on shares that the fill does not make, or zero ones."""
     zero = next((option for option in options if OPTIONS[option.name].silent), None)
     for option in options:
         rule = OPTIONS[option.name]

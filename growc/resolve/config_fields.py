@@ -1,8 +1,8 @@
-"""Sizes as a Hugging Face config.json has them: which of its fields mean which axis. One table.
+"""The sizes in a Hugging Face config.json, with one table of fields by axis.
 
 Needs: the parsed file. Gives: `Known`, the sizes of each axis, of the whole model and of its encoder and
-decoder where the fields say which. What a config leaves to the code of its model is left out: how many rows a
-table of positions has (some reserve a few), so `positions` is never read from one.
+decoder where the fields name these. Sizes that depend on the code of the model are left out. So `positions`
+is never read from a config: tables of positions may have a few reserved rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FIELDS: dict[str, Sequence[str]] = {
     "vocab": ("vocab_size", "n_vocab", "padded_vocab_size"),
     "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
 }
-"""The fields of each axis, the most telling first: beside it, a later one may mean something else."""
+"""The fields of each axis, the most specific first: beside it, a later one may mean something else."""
 
 SCOPED: dict[str, dict[str, Sequence[str]]] = {
     side: {
@@ -35,13 +35,13 @@ SCOPED: dict[str, dict[str, Sequence[str]]] = {
     }
     for side in ("encoder", "decoder")
 }
-"""Fields that speak of one part of a model; a plain field speaks of both."""
+"""Fields about one part of a model. A plain field is about both parts."""
 
 NESTED = ("text_config", "llm_config", "language_config")
-"""Configs inside a config that speak of the language model."""
+"""Configs inside a config that describe the language model."""
 
 SINGLE_KEY, NO_SINGLE_KEY = "multi_query", "new_decoder_architecture"
-"""The first, if true, gives all query heads one key/value head; unless the second is true as well."""
+"""The first field, if true, gives all query heads one key/value head, unless the second is true as well."""
 
 FOUR_TIMES = "n_inner"
 """A field that is null where the feed-forward block is four times as wide as the stream."""
@@ -51,21 +51,21 @@ ROUTED = "moe_intermediate_size"
 
 
 def sizes_of_config(config: Mapping[str, Json]) -> Known:
-    """The sizes that a config states. Empty where none of its fields is known."""
-    nested = next((found for name in NESTED if isinstance(found := config.get(name), dict)), None)
+    """The sizes in a config. Empty where none of its fields is known."""
+    nested = next((sizes for name in NESTED if isinstance(sizes := config.get(name), dict)), None)
     if nested is not None and _number(config, FIELDS["hidden"]) is None:
         return sizes_of_config(nested)
     plain = _numbers(config, FIELDS)
     scoped = {scope: _numbers(config, fields) for scope, fields in SCOPED.items()}
     if not any(scoped.values()):
         return Known({"": _complete(plain, config)})
-    sides = {scope: _complete(plain | found, config) for scope, found in scoped.items()}
-    roles = dict.fromkeys(role for found in sides.values() for role in found)
-    every = {
-        role: tuple(dict.fromkeys(n for found in sides.values() for n in found.get(role, ())))
+    sides = {scope: _complete(plain | sizes, config) for scope, sizes in scoped.items()}
+    roles = dict.fromkeys(role for sizes in sides.values() for role in sizes)
+    all_sizes = {
+        role: tuple(dict.fromkeys(n for sizes in sides.values() for n in sizes.get(role, ())))
         for role in roles
     }
-    return Known({"": every} | sides)
+    return Known({"": all_sizes} | sides)
 
 
 def _numbers(config: Mapping[str, Json], table: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -78,7 +78,7 @@ def _number(config: Mapping[str, Json], fields: Sequence[str]) -> int | None:
 
 
 def _complete(found: Mapping[str, int], config: Mapping[str, Json]) -> dict[str, tuple[int, ...]]:
-    """The sizes, with what a config says without a number of its own."""
+    """The sizes, with those that a config implies without a field for them."""
     hidden, heads, implied = found.get("hidden"), found.get("heads"), dict(found)
     if hidden and "ffn" not in found and FOUR_TIMES in config and config[FOUR_TIMES] is None:
         implied["ffn"] = 4 * hidden

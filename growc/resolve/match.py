@@ -1,8 +1,8 @@
-"""`match` as plain statements: what would have to be written to get from today's sizes to another model's.
+"""`match` as plain statements that lead from the model's current sizes to those of another model.
 
 Needs: a resolved `match`, the sizes of both. Gives: `widen`, `subclone`, `stack` and `subclone layers` with
-numbers in them, under the number of the `match`, which their draws are keyed by. Raises GrowError with
-everything that the `match` has no clause for.
+numbers in them. They have the number of the `match`, which is the key of their draws. Raises GrowError with
+every difference for which the `match` has no clause.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from growc.recipe.syntax_tree import (
 from growc.resolve.bound import Bound
 
 ROLES = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts", "channels", "vocab", "positions")
-"""What is matched, in this order; then the layers, so that copies of layers are copies of the wider ones."""
+"""The axes that are matched, in this order. Layers come last, so that they are copies of resized layers."""
 
 OUTSIDE = ("vocab", "positions")
-"""Axes of the inputs' numbering: where a model has none, there is nothing to match."""
+"""Axes whose units inputs number. Where a model has none, there is nothing to match."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """The distinct sizes of each axis (and `layers`), by part of the model: "" is all of it.
+    """The distinct sizes of each axis (and `layers`), by part of the model: "" is the whole model.
 
-    grouped: whether `kv_heads` are an axis of their own, and no other name of `heads`.
+    grouped: whether `kv_heads` is a separate axis, and not another name of `heads`.
     """
 
     of: Mapping[str, Mapping[str, tuple[int, ...]]]
     grouped: bool = True
 
     def sizes(self, scope: str, role: str) -> tuple[int, ...]:
-        """The sizes of a role in a part of the model; none where it has none."""
+        """The sizes of a role in a part of the model; empty where it has none."""
         return self.of.get(scope, {}).get(role, ())
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that scopes name."""
+        """The named parts of the model."""
         return tuple(scope for scope in self.of if scope)
 
 
 def matched(bound: Bound, today: Known, wanted: Known) -> list[Bound]:
-    """The statements that a `match` stands for."""
+    """The statements that a `match` stands for. Raises GrowError (G302, G303, G307, G309)."""
     expansion = _Expansion(bound, cast(Match, bound.statement), today, wanted)
     statements = [s for role in ROLES for s in expansion.statements(role)]
     statements += expansion.statements("layers")
@@ -76,7 +76,7 @@ class _Expansion:
         self.scope = inner[-1] if inner else ""
 
     def statements(self, role: str) -> Iterator[Bound]:
-        """What is to be done to one role: in all of the model, or in each of its parts."""
+        """Yield the statements on one role: for the whole model, or for each of its parts."""
         have, want = self.today.sizes(self.scope, role), self.wanted.sizes(self.scope, role)
         want = want or self.wanted.sizes("", role)
         if not want or self.lacks(role, have, want) or want == have:
@@ -95,16 +95,16 @@ class _Expansion:
             yield from self.one(role, self.today.sizes(part, role), want, (*self.bound.scopes, scope))
 
     def lacks(self, role: str, have: tuple[int, ...], want: tuple[int, ...]) -> bool:
-        """Whether the model has nothing that could be given this size; reported unless that is no wonder."""
-        none = not have or (role == "kv_heads" and not self.today.grouped)
+        """Whether the model has no axis that could get this size. Reports it, unless that is expected."""
+        absent = not have or (role == "kv_heads" and not self.today.grouped)
         heads = self.wanted.sizes(self.scope, "heads") or self.wanted.sizes("", "heads")
-        if not none or role in OUTSIDE or (role == "kv_heads" and want == heads):
-            return none
-        whole = self.today.sizes("", role)
-        if whole == want:
+        if not absent or role in OUTSIDE or (role == "kv_heads" and want == heads):
+            return absent
+        sizes_of_model = self.today.sizes("", role)
+        if sizes_of_model == want:
             return True
-        if whole and role != "kv_heads":
-            message = f"`{role}` is {whole[0]} here and {want[0]} in {self.file}"
+        if sizes_of_model and role != "kv_heads":
+            message = f"`{role}` is {sizes_of_model[0]} here and {want[0]} in {self.file}"
             self.report("G307", f"{message}, and does not lie in the {self.scope} alone", OUTSIDE_IT)
             return True
         self.report("G302", f"{self.file} has {_amount(role, want[0])}, and the model has none", "")
@@ -113,18 +113,18 @@ class _Expansion:
     def one(
         self, role: str, have: tuple[int, ...], want: tuple[int, ...], scopes: tuple[Scope, ...]
     ) -> Iterator[Bound]:
-        """The statement that gives a role its size, or several in proportion, if they are others today."""
+        """Yield the statement that gives a role its size, or several sizes one factor, if they differ."""
         if have == want:
             return
         pairs = [(n, want[i] if len(want) > 1 else want[0]) for i, n in enumerate(have)]
         grows, shrinks = any(a < b for a, b in pairs), any(a > b for a, b in pairs)
-        here, there = (", ".join(map(str, side)) for side in (have, want))
+        today, wanted = (", ".join(map(str, side)) for side in (have, want))
         if grows and shrinks:
-            self.report("G303", f"`{role}` is {here} here and {there} in {self.file}", PAIRING)
+            self.report("G303", f"`{role}` is {today} here and {wanted} in {self.file}", PAIRING)
         elif role == "layers":
             yield from self.layers(have, want[0], scopes, grows)
         elif shrinks and self.match.smaller is None:
-            message = f"`{role}` would become smaller: it is {here} here and {there} in {self.file}"
+            message = f"`{role}` would become smaller: it is {today} here and {wanted} in {self.file}"
             self.report("G303", message, "`smaller by RANKING` says which units stay")
         elif shrinks:
             assert self.match.smaller is not None
@@ -138,7 +138,7 @@ class _Expansion:
     def layers(
         self, have: tuple[int, ...], size: int, scopes: tuple[Scope, ...], deeper: bool
     ) -> Iterator[Bound]:
-        """The statement that gives a model so many layers."""
+        """Yield the statement that gives a model `size` layers."""
         order = self.match.order
         orders = DEEPER if deeper else SHALLOWER
         verb = "deepens" if deeper else "shortens"
@@ -164,7 +164,7 @@ class _Expansion:
         return Int(size, span=self.match.file.span)
 
     def size(self, role: str, have: tuple[int, ...], want: tuple[int, ...]) -> Expr:
-        """The one size, or each today's size times the ratio of all."""
+        """The single wanted size, or the current size times the common ratio."""
         if len(want) == 1:
             return self.number(want[0])
         ratio = proportion(have, want)
@@ -183,7 +183,7 @@ class _Expansion:
 
 
 def proportion(have: tuple[int, ...], want: tuple[int, ...]) -> Fraction | None:
-    """The ratio of several sizes to as many of today's, where it is the same for all."""
+    """The common ratio of several wanted sizes to as many current ones; None where there is none."""
     if len(have) != len(want):
         return None
     ratios = {Fraction(b, a) for a, b in zip(have, want, strict=True)}
@@ -195,7 +195,7 @@ PAIRING = 'statements on parts of the model (`in encoder`, `axis N of "GLOB"`) c
 
 
 def _fits(option: Option, role: str) -> bool:
-    """Whether an option of a `match` means anything on an axis; blocks are runs of the stream."""
+    """Whether an option of a `match` has a meaning on an axis. Blocks are runs of the stream."""
     rule = OPTIONS[option.name]
     axes = rule.in_match or rule.axes
     return not axes or role in axes

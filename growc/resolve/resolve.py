@@ -1,7 +1,7 @@
-"""From recipes to one flat list of statements: includes read, `let`s and `-p` put in, everything checked.
+"""The flat list of a recipe's statements: includes are read, `let`s and `-p` put in, everything checked.
 
-Needs: what growc.grammar reads. Gives: `Resolved`, whose statements mention nothing but axes and numbers.
-What can only be judged with a model is left to the passes.
+Needs: the recipes that growc.grammar reads. Gives: `Resolved`, whose statements mention only axes and
+numbers. Checks that need a model are left to the passes.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ from growc.resolve.checks import check, nested
 from growc.system.limits import beyond, most
 
 MAX_INCLUDES = 50
-"""Includes inside each other."""
+"""The greatest depth of nested includes."""
 
 MAX_NAMES = 200
-"""Sizes in an expression once the `let`s are put in, which could make it grow without end."""
+"""The largest number of sizes in an expression after `let`s are put in, which could grow without bound."""
 
 MAX_VALUE = 10**18
-"""No size is larger."""
+"""The largest value of a size."""
 
 
 Read = Callable[[Path], str]
@@ -86,13 +86,16 @@ def read_file(path: Path) -> str:
 
 
 def read_some(path: Path) -> bytes:
-    """The bytes of a recipe, no more of them than a recipe may have and one. Raises OSError."""
+    """The bytes of a recipe, at most one more than the limit `recipe_bytes`. Raises OSError."""
     with path.open("rb") as file:
         return file.read(most("recipe_bytes") + 1)
 
 
 def as_text(data: bytes) -> str:
-    """The text of a recipe; one that is too long, which its reader refuses, may end amid a character."""
+    """The text of a recipe. Raises UnicodeDecodeError.
+
+    A text that is too long may end inside a character: that is ignored, since its reader refuses it.
+    """
     return data.decode("utf-8", "strict" if len(data) <= most("recipe_bytes") else "ignore")
 
 
@@ -102,10 +105,10 @@ def load(
     read: Read = read_file,
     decided: Sequence[Decision] = (),
 ) -> Resolved:
-    """The flat list of what texts say, with `params` in the place of the defaults of its `let`s.
+    """The flat list of the statements of texts, with `params` in place of the defaults of `let`s.
 
-    `read` reads included recipes; `decided` are plain statements for its budgets, in order. Raises GrowError
-    with everything that is wrong without looking at a model.
+    `read` reads included recipes. `decided`: the plain statements of budgets, in order. Raises GrowError with
+    all errors that can be found without a model.
     """
     resolved, problems = resolve(sources, params, read, decided)
     if problems:
@@ -119,7 +122,7 @@ def resolve(
     read: Read = read_file,
     decided: Sequence[Decision] = (),
 ) -> tuple[Resolved, list[Diagnostic]]:
-    """As `load`: what texts say, as far as it can be made out, and everything that is wrong with it."""
+    """The flat list as in `load`, as far as texts are valid, and all errors in them."""
     from growc.grammar import read as read_text
 
     resolver = _Resolver(sources, params, read, decided)
@@ -129,12 +132,12 @@ def resolve(
 
 
 def included_at(span: Span) -> str:
-    """The note of a problem in a recipe that is included at a place."""
+    """The note on an error in a recipe that is included at a place."""
     return f"included at {span}"
 
 
 class _TooManyError(Exception):
-    """There are more statements than are read."""
+    """The recipe has more statements than the limit."""
 
 
 class _Resolver:
@@ -170,11 +173,11 @@ class _Resolver:
                 self.unknown_parameter(name, source)
         statements = tuple(_settled(bound, self.moment) for bound in self.statements)
         language = max(self.versions, key=VERSIONS.index, default=LATEST)
-        included = tuple(self.included)
-        return Resolved(statements, self.values, included, self.defined, language, self.decided)
+        sources = tuple(self.included)
+        return Resolved(statements, self.values, sources, self.defined, language, self.decided)
 
     def in_order(self) -> list[Diagnostic]:
-        """The problems as one reads: file by file, from the top; those of `-p` last."""
+        """The errors in the order of reading: file by file, from the top; those of `-p` last."""
         order = [*self.sources, *self.included, *self.params.values()]
 
         def place(problem: Diagnostic) -> tuple[int, int]:
@@ -183,12 +186,12 @@ class _Resolver:
         return sorted(self.problems, key=place)
 
     def report(self, *problems: Diagnostic) -> None:
-        """Report problems in what is being read, each once, with the way that the includes led to it."""
+        """Report errors in the text that is being read, each once, with the chain of its includes."""
         if not problems:
             return
-        way = tuple(map(included_at, reversed(self.chain)))
-        found = (replace(p, notes=p.notes + way) for p in map(concealed, problems))
-        self.problems.update(dict.fromkeys(found))
+        include_notes = tuple(map(included_at, reversed(self.chain)))
+        noted = (replace(p, notes=p.notes + include_notes) for p in map(concealed, problems))
+        self.problems.update(dict.fromkeys(noted))
 
     # Names and values
 
@@ -211,11 +214,11 @@ class _Resolver:
     def value(
         self, expr: Expr, lets: Mapping[str, Expr], moment: int | None = None, *, budget: bool = False
     ) -> Expr:
-        """The expression with values in the place of names, and axes as they are at a moment. budget: whether
-        quantities have values in it.
+        """The expression with values in place of names, and axes with their sizes at a moment.
 
-        It is a number where it is the same for every model; a subtraction in a statement that comes out
-        negative stays, for it is blamed where it stands. Reports what is unknown or does not come out.
+        budget: whether quantities have values in it. An expression with the same value for every model
+        becomes a number. A negative difference in a statement stays, since `check` judges it later. Reports
+        unknown names and expressions without a value.
         """
 
         def named(node: Named) -> Expr:
@@ -265,14 +268,14 @@ class _Resolver:
     # Statements
 
     def text(self, recipe: Recipe, scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
-        """What one text says, in the version that it is written in."""
-        outside = self.version
-        said = [item for item in recipe.body if isinstance(item, Language)]
-        self.report(*(problem for item in said for problem in unknown(item)))
-        self.version = next((item.version for item in said if item.version in VERSIONS), LATEST)
+        """Add the statements of one text, read in its version of the language."""
+        outer_version = self.version
+        versions = [item for item in recipe.body if isinstance(item, Language)]
+        self.report(*(problem for item in versions for problem in unknown(item)))
+        self.version = next((item.version for item in versions if item.version in VERSIONS), LATEST)
         self.versions.append(self.version)
         self.body(recipe.body, scopes, lets)
-        self.version = outside
+        self.version = outer_version
 
     def body(self, body: Iterable[Item], scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
         for item in body:
@@ -294,7 +297,7 @@ class _Resolver:
                     self.statement(item, scopes, lets)
 
     def counted(self, item: Item) -> None:
-        """Reads no further where there are too many statements."""
+        """Count a statement. Stops the reading where there are too many."""
         self.count += not isinstance(item, Comment | Blank)
         if problem := beyond(
             "statements", "with what it includes, a recipe has", self.count, item.span, "G107"
@@ -321,7 +324,7 @@ class _Resolver:
         self.moment += not isinstance(statement, Expect)
 
     def nest(self, nest: Nest, scopes: tuple[Scope, ...], lets: Mapping[str, Expr]) -> None:
-        """All of its axes are sorted, under one number."""
+        """Add a `reorder` for each axis of a `nest`, all under one number."""
         nest = self.bound(nest, lets)
         self.report(*nested(nest), *newer(nest, self.version), *_unreadable(nest))
         for axis in nest.axes:
@@ -331,12 +334,12 @@ class _Resolver:
         self.moment += 1
 
     def bound(self, node: AnyNode, lets: Mapping[str, Expr]) -> AnyNode:
-        """A statement or scope with the value of every expression in it."""
+        """A statement or scope with values in place of the expressions in it."""
         budget = isinstance(node, Undecided)
         return replaced(node, Expr, lambda expr: self.value(expr, lets, budget=budget))
 
     def unmeasured(self, statement: Statement) -> Iterator[Diagnostic]:
-        """What is ranked by importance must have been measured before."""
+        """Yield an error (G214) for each use of importance without a `measure importance` before it."""
         if isinstance(statement, Measure):
             self.measured = True
         if isinstance(statement, Budget) and statement.candidates is not None and not self.measured:
@@ -353,15 +356,15 @@ class _Resolver:
         path = os.path.normpath(include.file.path)
         files = [os.path.normpath(span.source.name) for span in (*self.chain, here)]
         if path in files:
-            way = " includes ".join(f"`{name}`" for name in [*files[files.index(path) :], path])
-            self.report(Diagnostic("G208", "this recipe includes itself", here, notes=(way,)))
+            cycle = " includes ".join(f"`{name}`" for name in [*files[files.index(path) :], path])
+            self.report(Diagnostic("G208", "this recipe includes itself", here, notes=(cycle,)))
         elif len(self.chain) == MAX_INCLUDES:
             self.report(Diagnostic("G107", f"includes nest at most {MAX_INCLUDES} deep", here))
-        elif (found := self.read_include(Path(path), here)) is not None:
-            source, recipe, problems = found
+        elif (included := self.read_include(Path(path), here)) is not None:
+            source, recipe, problems = included
             self.included.append(source)
             self.chain.append(here)
-            if source.private and problems:  # no recipe, so that nothing in it means anything
+            if source.private and problems:  # it is no recipe, so only the first error has a meaning
                 self.report(problems[0])
                 self.complete = False
             else:
@@ -370,7 +373,7 @@ class _Resolver:
             self.chain.pop()
 
     def read_include(self, path: Path, span: Span) -> Included | None:
-        """An included recipe, read once; None where that is a problem of its own."""
+        """An included recipe, read once; None where it cannot be read, which is reported (G207)."""
         from growc.grammar import read as read_text
 
         if path in self.read_before:
@@ -396,14 +399,14 @@ class _Resolver:
 
 
 def _unreadable(statement: Statement) -> Iterator[Diagnostic]:
-    """Texts that are no path, and no name, of anything."""
+    """Yield an error (G101) for each text with a zero byte: it can be no path, and no name."""
     for part in parts_of(statement):
         if isinstance(part, Text) and "\0" in part.value:
             yield Diagnostic("G101", "unexpected zero byte in a string", part.span)
 
 
 def _settled(bound: Bound, final: int) -> Bound:
-    """The statement with its number, and with no moment on what is meant before itself."""
+    """The statement with its final number. Names with the moment of this statement lose their moment."""
     number = final if isinstance(bound.statement, Expect) else bound.number
 
     def settled(node: Named) -> Named:
