@@ -150,7 +150,7 @@ class IndexMap:
         )
 
     def differs(self, other: IndexMap) -> Bools:
-        """Which rows are different, shape (D,). Junk equals junk."""
+        """The rows that differ, shape (D,). Junk equals junk."""
         close = np.isclose(self.weight, other.weight, TOLERANCE, TOLERANCE)
         close &= np.isclose(self.mean, other.mean, TOLERANCE, TOLERANCE)
         return np.asarray((self.junk != other.junk) | (self.index != other.index) | ~close)
@@ -248,10 +248,8 @@ class IndexMap:
 
         Copies stay; scaled copies only under a positively homogeneous f; zero rows only where f(0) = 0.
         """
-        copies_kept = self.copies & (
-            (self.weight > 0) if homogeneous else np.isclose(self.weight, 1.0, TOLERANCE)
-        )
-        junk = ~copies_kept & ~(self.zeros & zero)
+        kept = self.copies & ((self.weight > 0) if homogeneous else np.isclose(self.weight, 1.0, TOLERANCE))
+        junk = ~kept & ~(self.zeros & zero)
         return IndexMap.of(self.source, self.index, self.weight, None, junk)
 
     def shifted(self) -> IndexMap:

@@ -17,7 +17,7 @@ from growc.algebra.indexmap import Bools, Floats, Ints
 
 TINY = float(np.nextafter(0.0, 1.0))
 STILL, VARIES, MOVES = 0, 1, 2
-"""How a unit depends on the input. STILL: not at all. VARIES: in some way. MOVES: it takes any one value on a
+"""The dependence of a unit on the input. STILL: none. VARIES: some. MOVES: the unit takes any one value on a
 null set only. A STILL unit of unknown value is made of weights: it has a given value only by accident."""
 
 

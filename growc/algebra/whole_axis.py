@@ -38,13 +38,11 @@ def distribute(space: Space, pending: list[IndexMap], factor: float) -> list[Ind
         return [s for p in parts for s in distribute(p, pending, factor)]
     counts = [sum(1 for _ in leaves(p)) for p in parts]
     starts = [sum(counts[:k]) for k in range(len(parts))]
-    scalable_parts = [k for k, p in enumerate(parts) if scalable(p)]
+    usable = [k for k, p in enumerate(parts) if scalable(p)]
     changed = [
-        k
-        for k in scalable_parts
-        if any(not s.is_identity for s in pending[starts[k] : starts[k] + counts[k]])
+        k for k in usable if any(not s.is_identity for s in pending[starts[k] : starts[k] + counts[k]])
     ]
-    chosen = (changed or scalable_parts or [0])[0]
+    chosen = (changed or usable or [0])[0]
     return [s for k, p in enumerate(parts) for s in distribute(p, pending, factor if k == chosen else 1.0)]
 
 

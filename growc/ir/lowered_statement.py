@@ -124,11 +124,9 @@ def shuffle(orders: Ints) -> tuple[Units, Units]:
 
 def pool(keys: int, group: int, parts: int) -> tuple[Units, Units]:
     """Merge `parts` groups into one: query head (k, g) becomes (k // parts, (k mod parts)·G + g)."""
-    pooled_keys, new = np.arange(keys // parts), np.arange(group * parts)
-    of_keys = pooled_keys * parts + np.arange(parts)[:, None]
-    return Units(of_keys, np.full(len(pooled_keys), -1)), Units(
-        np.tile(new % group, (parts, 1)), new // group
-    )
+    pooled, new = np.arange(keys // parts), np.arange(group * parts)
+    of_keys = pooled * parts + np.arange(parts)[:, None]
+    return Units(of_keys, np.full(len(pooled), -1)), Units(np.tile(new % group, (parts, 1)), new // group)
 
 
 @dataclass(frozen=True, eq=False)

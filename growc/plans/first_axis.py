@@ -131,10 +131,9 @@ class Leaf:
         """The sum of noise times balance of each noise group, shape (outer, groups, inner, width)."""
         noise = self.step.noise
         assert noise is not None
-        rows_per_unit, width = self.outer * self.inner, self.inner * self.source.width
+        per_unit, width = self.outer * self.inner, self.inner * self.source.width
         values = (
-            self.drawn(noise.key, unit * rows_per_unit, rows_per_unit)
-            for unit in np.flatnonzero(noise.rows).tolist()
+            self.drawn(noise.key, unit * per_unit, per_unit) for unit in np.flatnonzero(noise.rows).tolist()
         )
         scaled = (numbers.reshape(self.outer, width) * (noise.scale * self.axis.std()) for numbers in values)
         sums = groups_of(noise).sums(scaled, self.outer, width)

@@ -168,11 +168,9 @@ class _Pool:
 
 def _weight(weight: WeightPlan, pool: _Pool) -> dict[str, Json]:
     """A weight plan as plain data, without fields that have their default. A copy always has `zero`."""
-    field_names = {f.name for f in dataclasses.fields(weight) if getattr(weight, f.name) != f.default} - {
-        "zero"
-    }
-    field_names |= {"zero"} if weight.copy_of else set()
-    data = {n: list(v) if isinstance(v, tuple) else v for n, v in vars(weight).items() if n in field_names}
+    names = {f.name for f in dataclasses.fields(weight) if getattr(weight, f.name) != f.default} - {"zero"}
+    names |= {"zero"} if weight.copy_of else set()
+    data = {n: list(v) if isinstance(v, tuple) else v for n, v in vars(weight).items() if n in names}
     data["steps"] = [_step(s, pool) for s in weight.steps]
     if weight.normed is not None:
         data["normed"] = vars(weight.normed) | {"steps": [_step(s, pool) for s in weight.normed.steps]}

@@ -96,10 +96,10 @@ def end_to_end(parts: Iterable[tuple[Key, int, Callable[[], Rows]]]) -> Iterator
     coming: deque[tuple[Key, Future[Array]]] = deque()
     alone = False
     with ThreadPoolExecutor(AHEAD) as threads:  # numpy computes without Python's lock
-        for key, beside, make in parts:
-            if alone or beside:
+        for key, extra_bytes, make in parts:
+            if alone or extra_bytes:
                 yield from _done(coming)
-            rows, alone = make(), beside > 0
+            rows, alone = make(), extra_bytes > 0
             for start in range(0, rows.count, rows.step):
                 numbers = np.arange(start, min(start + rows.step, rows.count))
                 if rows.step == 1 < rows.count:  # a single row may take most of the memory
@@ -196,10 +196,8 @@ def joined(pieces: list[Rows], outer: int) -> Rows:
         which = np.searchsorted(ends, inner, side="right")
         result = np.empty((len(rows), *pieces[0].rest), pieces[0].dtype)
         for k in np.unique(which):
-            of_piece = which == k
-            result[of_piece] = pieces[k].read(
-                place[of_piece] * lengths[k] + inner[of_piece] - (ends[k] - lengths[k])
-            )
+            mine = which == k
+            result[mine] = pieces[k].read(place[mine] * lengths[k] + inner[mine] - (ends[k] - lengths[k]))
         return result
 
     return Rows(outer * int(ends[-1]), pieces[0].rest, pieces[0].dtype, read)

@@ -100,15 +100,11 @@ def _axes(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
         yield Diagnostic("G204", message, seen["kv_heads"].span, help="leave one of the two out")
     layers = seen.get("layers")
     if isinstance(statement, rc.Budget):
-        orders_layers, orders, chooser = (
-            order_of(statement) is not None,
-            SHALLOWER,
-            f"`by {statement.ranking.name}`",
-        )
+        ordered, orders, named = order_of(statement) is not None, SHALLOWER, f"`by {statement.ranking.name}`"
     else:
-        orders_layers, orders, chooser = statement.order is not None, DEEPER, "the fill"
-    if layers is not None and not orders_layers:
-        message = f"{chooser} orders no layers"
+        ordered, orders, named = statement.order is not None, DEEPER, "the fill"
+    if layers is not None and not ordered:
+        message = f"{named} orders no layers"
         orders_of = ", ".join(f"`layers by {one.spelling}`" for one in orders.values())
         yield Diagnostic("G210", message, layers.span, help=f"write {orders_of} behind it")
     if layers is None and statement.order is not None:

@@ -292,10 +292,8 @@ def _read(line: str) -> rc.Item:
 
 def _options(options: Options) -> str:
     """The options of a fill, in the order in which they were given."""
-    given_options = {
-        name: value for name, value in options.items() if value is not None and value is not False
-    }
-    return "".join(f" {_WORDS[name].format(value)}" for name, value in given_options.items())
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return "".join(f" {_WORDS[name].format(value)}" for name, value in given.items())
 
 
 def _ranking(by: str, seed: Number | None, file: str) -> str:

@@ -104,9 +104,9 @@ def _upcycled(statement: rc.Upcycle) -> Iterator[Diagnostic]:
         if axis.name != wanted:
             message = f"`upcycle` makes `experts` of `ffn`, and `{axis.name}` has no meaning here"
             yield Diagnostic("G205", message, axis.span, help=f"write `{wanted}`")
-    for expr, said in ((statement.count, "a number of experts"), (statement.top, "how many are chosen")):
-        yield from at_least(1, expr, said)
-        yield from fixed(expr, said)
+    for expr, what in ((statement.count, "a number of experts"), (statement.top, "how many are chosen")):
+        yield from at_least(1, expr, what)
+        yield from fixed(expr, what)
     count, top = constant(statement.count), constant(statement.top)
     if count is not None and top is not None and top > count > 0:
         yield Diagnostic("G206", f"of {count} experts {top} cannot be chosen", statement.top.span)

@@ -26,7 +26,7 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
 
     domain: units that are in the domain of the operator because the source's units are, such as means.
     """
-    wild, ends = (np.logical_or.reduce([getattr(x, of) for x in given.values()]) for of in ("wild", "ends"))
+    wild, ends = (np.logical_or.reduce([getattr(x, k) for x in given.values()]) for k in ("wild", "ends"))
     out = node.outputs[0]
     if out.dtype == "bool":
         return Range.anything(len(wild)).within(0.0, 1.0)

@@ -63,7 +63,7 @@ def of_type(dtype: str) -> Range:
 
 
 def of_array(numbers: Array) -> Range:
-    """The range of an array; ANY where it is empty, not numeric, or has a NaN."""
+    """The range of an array; ANY where it is empty, has no real numbers, or has a NaN."""
     if not numbers.size or numbers.dtype.kind not in "bifu":
         return ANY
     wild = numbers.dtype.kind == "f" and bool(np.isnan(numbers).any())

@@ -70,8 +70,8 @@ class Ranges:
             interval = self.rules.get(node.op, stated)(at)
             interval = interval if clamp is None else _clamped(at, clamp(node))
             interval = interval.meet(of_type(value.dtype))
-        for known, told in seen:
-            interval = interval.meet(told) if known is value else interval
+        for known, known_range in seen:
+            interval = interval.meet(known_range) if known is value else interval
         return interval
 
     def _source(self, value: Value) -> Range | None:

@@ -57,16 +57,14 @@ def ways(graph: Graph, value: Value, along: Along, way: Way, static: Set[Value])
     if value.producer is None:
         return
     for above in above_of(graph, value, along, zeros=value in static):
-        longer_ways = [longer]
+        several = [longer]
         for operand, at in above.items():
-            operand_value = value.producer.inputs[operand]
-            assert operand_value is not None
-            longer_ways = [
-                extended
-                for shorter in longer_ways
-                for extended in ways(graph, operand_value, at, shorter, static)
+            source = value.producer.inputs[operand]
+            assert source is not None
+            several = [
+                extended for shorter in several for extended in ways(graph, source, at, shorter, static)
             ]
-        yield from longer_ways
+        yield from several
 
 
 def _plain(weight: Weight) -> bool:
@@ -124,18 +122,18 @@ def _viewed(node: Node, along: Along, before: Sizes, after: Sizes) -> Iterator[A
         distances = [block * n for n in _behind(after, axis)]
         for k, sizes in enumerate(before):
             blocks = {divmod(n, m) for n, m in zip(distances, _behind(before, k), strict=True)}
-            new_block, rest = blocks.pop()
+            length, rest = blocks.pop()
             if (
                 not blocks
                 and not rest
-                and new_block
-                and sizes == tuple(n // block * new_block for n in after[axis])
+                and length
+                and sizes == tuple(n // block * length for n in after[axis])
             ):
-                yield Along(k, new_block)
+                yield Along(k, length)
     elif named is not None:
         rank = max(len(before), len(after))
-        kept = [k for k in range(rank) if k not in {a % rank for a in named}]
-        axes = [kept[axis]] if len(after) < len(before) else [kept.index(axis)] if axis in kept else []
+        stay = [k for k in range(rank) if k not in {a % rank for a in named}]
+        axes = [stay[axis]] if len(after) < len(before) else [stay.index(axis)] if axis in stay else []
         yield from (Along(k, block) for k in axes)
 
 

@@ -34,10 +34,8 @@ def assemble_pass(c: Repaired) -> Stored:
     shapes = {u: tuple(sizes.of(s)[0] for s in c.axes.of(u)) for u in c.graph.uses()}
     tables = continue_tables(c.graph, c.roles, sizes)
     cut = cut_by_untie(c.axes, c.untied)
-    removed_uses = c.lowered.taken.gone
-    assembled = assemble_weights(
-        c.graph, c.steps, c.scales, shapes, tables, c.repairs.patches, cut, removed_uses
-    )
+    removed = c.lowered.taken.gone
+    assembled = assemble_weights(c.graph, c.steps, c.scales, shapes, tables, c.repairs.patches, cut, removed)
     return Stored(**vars(c), assembled=c.model.put_back(assembled))
 
 
@@ -93,11 +91,10 @@ def assemble_weights(
 
 def _apart(made: Assembled) -> Assembled:
     """Mark computed weights as stored where they do not change, but a tensor they are computed from does."""
-    replaced_sources = {w.source for w in made.weights if w.steps or w.scale != 1.0 or w.literal is not None}
+    altered = {w.source for w in made.weights if w.steps or w.scale != 1.0 or w.literal is not None}
     pairs = zip(made.weights, made.sources, strict=True)
     weights = [
-        w if w.changed or replaced_sources.isdisjoint(s.computed) else replace(w, stored=True)
-        for w, s in pairs
+        w if w.changed or altered.isdisjoint(s.computed) else replace(w, stored=True) for w, s in pairs
     ]
     return Assembled(weights, made.uses, made.sources)
 

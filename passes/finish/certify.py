@@ -96,8 +96,8 @@ def rounded(made: Assembled) -> Iterator[Gap]:
 
 def nbytes(plan: WeightPlan, source: Weight) -> int:
     """The bytes that the result stores of a weight; of a quantised one integers, scales and zero points."""
-    kept = quantised(source)
-    return plan.elements * width(plan.dtype) if kept is None else kept.nbytes(plan)
+    storage = quantised(source)
+    return plan.elements * width(plan.dtype) if storage is None else storage.nbytes(plan)
 
 
 def width(dtype: str) -> int:

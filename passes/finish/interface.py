@@ -90,13 +90,8 @@ class Ports:
         for name, old_numbers in later.numbers.items():
             if origin := self._origin(name):
                 numbers[origin] = numbers[origin][old_numbers] if origin in numbers else old_numbers
-        renamed = {
-            name: new_name and later.renamed.get(new_name, new_name)
-            for name, new_name in self.renamed.items()
-        }
-        renamed |= {
-            origin: new_name for name, new_name in later.renamed.items() if (origin := self._origin(name))
-        }
+        renamed = {name: new and later.renamed.get(new, new) for name, new in self.renamed.items()}
+        renamed |= {origin: new for name, new in later.renamed.items() if (origin := self._origin(name))}
         logits = {origin for name in later.logits if (origin := self._origin(name))}
         narrower = self.narrower or later.narrower
         return Ports(outputs, states, numbers, renamed, narrower, self.logits | logits, blends)
@@ -142,13 +137,7 @@ def logits(c: Analysis) -> frozenset[str]:
     A weight makes their last axis, which has no name except `vocab`.
     """
     by_node = {i.node: i for i in c.axes.instances}
-    named = {
-        find(s)
-        for n, axes_of_name in c.roles.axes.items()
-        if n != "vocab"
-        for a in axes_of_name
-        for s in a.spaces
-    }
+    named = {find(s) for n, axes in c.roles.axes.items() if n != "vocab" for a in axes for s in a.spaces}
     static = static_values(c.graph)
     return frozenset(
         value.name

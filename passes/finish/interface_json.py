@@ -21,7 +21,7 @@ def to_json(ports: Ports) -> dict[str, Json]:
     return {
         "outputs": outputs,
         "states": {name: [past, sorted(axes)] for name, (past, axes) in ports.states.items()},
-        "numbers": {name: _runs(kept) for name, kept in ports.numbers.items()},
+        "numbers": {name: _runs(old_numbers) for name, old_numbers in ports.numbers.items()},
         "renamed": dict(ports.renamed),
         "blends": [{"name": n, "axis": axis, "matrix": m.tolist()} for (n, axis), m in ports.blends.items()],
         "narrower": ports.narrower,
@@ -38,19 +38,16 @@ def from_json(data: Json) -> Ports:
 
 
 def _read(data: Json) -> Ports:
-    data_fields = fields(data)
-    outputs, blends = (
-        map(fields, items(data_fields["outputs"])),
-        map(fields, items(data_fields.get("blends", ()))),
-    )
-    states = {name: items(state) for name, state in fields(data_fields["states"]).items()}
+    parts = fields(data)
+    outputs, blends = map(fields, items(parts["outputs"])), map(fields, items(parts.get("blends", ())))
+    states = {name: items(state) for name, state in fields(parts["states"]).items()}
     return Ports(
         {_place(one): _read_map(one) for one in outputs},
         {name: (text(past), frozenset(wholes(axes))) for name, (past, axes) in states.items()},
-        {name: _read_runs(runs) for name, runs in fields(data_fields["numbers"]).items()},
-        {name: None if new is None else text(new) for name, new in fields(data_fields["renamed"]).items()},
-        bool(data_fields["narrower"]),
-        frozenset(texts(data_fields["logits"])),
+        {name: _read_runs(runs) for name, runs in fields(parts["numbers"]).items()},
+        {name: None if new is None else text(new) for name, new in fields(parts["renamed"]).items()},
+        bool(parts["narrower"]),
+        frozenset(texts(parts["logits"])),
         {_place(one): np.array(one["matrix"]) for one in blends},
     )
 

@@ -68,34 +68,26 @@ class Symmetry:
 
     def found(self) -> Iterator[Alike]:
         """Yield one entry for each axis with units that are alike or dead, in the order of the statements."""
-        requests_of_atom: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
-        requests_before_move: dict[Space, int] = {}
+        by_atom: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
+        before_move: dict[Space, int] = {}
         for stage in self.c.lowered.stages:
             for atom, request in stage.requests.items():
-                requests_of_atom[atom].append((stage, request))
-            requests_before_move |= {
-                x: len(requests_of_atom[x]) for one in stage.regroups for x in (one.keys, one.group)
-            }
-        grown = {
-            atom: requests for atom, requests in requests_of_atom.items() if any(r.fill for _, r in requests)
-        }
-        judged = {atom: self.units(requests[-1][1].space) for atom, requests in grown.items()}
+                by_atom[atom].append((stage, request))
+            before_move |= {x: len(by_atom[x]) for one in stage.regroups for x in (one.keys, one.group)}
+        grown = {atom: mine for atom, mine in by_atom.items() if any(r.fill for _, r in mine)}
+        judged = {atom: self.units(mine[-1][1].space) for atom, mine in grown.items()}
         seen: set[object] = set()
-        for atom, requests in grown.items():
+        for atom, mine in grown.items():
             units = judged[atom]
             if units is None or not (units.alike.any() or units.dead.any()):
                 continue
-            name = next(stage.axis for stage, request in reversed(requests) if request.fill)
-            axis = self.axis(name, requests[-1][1].space)
+            name = next(stage.axis for stage, request in reversed(mine) if request.fill)
+            axis = self.axis(name, mine[-1][1].space)
             if axis not in seen:
                 seen.add(axis)
-                requests_since_move = requests[
-                    requests_before_move.get(atom, 0) :
-                ]  # earlier maps speak of units before groups moved
+                recent = mine[before_move.get(atom, 0) :]  # without maps of units before groups moved
                 cure = (
-                    remedy(requests_since_move, units.alike, self.shares(requests[-1][1].space))
-                    if units.alike.any()
-                    else ""
+                    remedy(recent, units.alike, self.shares(mine[-1][1].space)) if units.alike.any() else ""
                 )
                 yield self.entry(name, axis, judged, cure)
 

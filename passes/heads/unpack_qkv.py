@@ -28,8 +28,8 @@ from growc.passes.roles.name_axes import Roles
 def packed_heads(axes: Axes, roles: Roles) -> list[Packed]:
     """Every attention whose parts must be separated before key/value heads can be averaged."""
     flow = Flow(axes)
-    found = (_packed(flow, attention) for attention in roles.attention if attention.heads)
-    return [one for one in found if one is not None]
+    packings = (_packed(flow, attention) for attention in roles.attention if attention.heads)
+    return [one for one in packings if one is not None]
 
 
 def _packed(flow: Flow, attention: Attention) -> Packed | None:
@@ -98,7 +98,7 @@ class _Cone:
         return Packed(whole, tuple(p for p, _ in parts), tuple(rows for _, rows in parts), tuple(uses))
 
     def reached(self, role: int, held: dict[Value, frozenset[int]]) -> frozenset[int]:
-        """The channels that reach queries, keys or values, by the number of the role."""
+        """The channels that reach the operand with this number (0 queries, 1 keys, 2 values)."""
         ends = [v for v in held if v in self.above[role] and self.leaves_here(v, role)]
         return frozenset().union(*(held[v] for v in ends))
 

@@ -83,8 +83,8 @@ def scores_of(flow: Flow, instance: Instance) -> Instance | None:
 
 def find_attention(flow: Flow) -> list[Attention]:
     """Every attention, in canonical order."""
-    found = (_raised(flow, instance) for instance in flow.axes.instances)
-    return [one for one in found if one is not None]
+    raised = (_raised(flow, instance) for instance in flow.axes.instances)
+    return [one for one in raised if one is not None]
 
 
 def left_plain(flow: Flow, raised: Sequence[Attention]) -> list[Node]:

@@ -108,11 +108,9 @@ class _Raising:
         matrices = self.backward()
         for experts in every:
             units = {unit for cut in experts.cuts.values() for unit in cut}
-            uses_of_weight = Counter(weight for unit in units for weight in matrices[experts, unit])
+            counts = Counter(weight for unit in units for weight in matrices[experts, unit])
             with_matrix = [
-                unit
-                for unit in units
-                if any(uses_of_weight[weight] == 1 for weight in matrices[experts, unit])
+                unit for unit in units if any(counts[weight] == 1 for weight in matrices[experts, unit])
             ]
             if len(with_matrix) == len(units) or (len(with_matrix) > 1 and experts in self.refusals):
                 if len({self.constants[experts][unit] for unit in units}) > 1:
@@ -279,7 +277,7 @@ def _cuts(
     graph: Graph, static: Iterable[Value]
 ) -> Iterator[tuple[tuple[Value, int], dict[Node, tuple[int, ...]]]]:
     """Yield (value, axis) of every cut into several units, and the units that each node takes."""
-    cuts_by_place: dict[tuple[Value, int], dict[Node, tuple[int, ...]]] = defaultdict(dict)
+    by_place: dict[tuple[Value, int], dict[Node, tuple[int, ...]]] = defaultdict(dict)
     rankings = numbers_of_rankings(graph)
     for node in graph.nodes:
         cut = next((cut for rule in CUTS if (cut := rule(node, rankings)) is not None), None)
@@ -287,10 +285,10 @@ def _cuts(
             continue
         size = set(cut.whole.sizes[cut.axis])
         if len(size) == 1 and max(size) > 1 and all(-max(size) <= unit < max(size) for unit in cut.units):
-            cuts_by_place[cut.whole, cut.axis % cut.whole.rank][node] = tuple(
+            by_place[cut.whole, cut.axis % cut.whole.rank][node] = tuple(
                 unit % max(size) for unit in cut.units
             )
-    for place, cuts in cuts_by_place.items():
+    for place, cuts in by_place.items():
         if len({unit for units in cuts.values() for unit in units}) > 1:
             yield place, cuts
 

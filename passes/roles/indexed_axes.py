@@ -103,7 +103,7 @@ def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
 
 
 def spelling_of_experts(axes: Axes, spaces: Collection[Space], looped: Collection[int]) -> str:
-    """How the networks along an axis are stored: in a stack, one by one, or in a loop.
+    """The storage of the networks along an axis, in words: in a stack, one by one, or in a loop.
 
     `looped`: the numbers of iterations of loops whose body was captured once for each.
     """
@@ -168,7 +168,7 @@ def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
 def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
     """Yield (index, table, numbered axis of the table) for every look-up along one axis.
 
-    A cut of consecutive units numbers nothing, where another axis of the look-up is numbered.
+    Where the operator's line numbers some axes (`#`), the other axes do not count.
     """
     for instance in flow.axes.instances:
         node, terms = instance.node, list(instance.line.inputs[0] or ()) if instance.line.inputs else []

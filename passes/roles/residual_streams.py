@@ -230,7 +230,7 @@ def _sources(
         ours = [s for s in flow.made(instance) if s in wanted]
         ins = flow.read(instance)
         if ours and not any(s in streams for s in ins):
-            yield from ((made, source) for made in ours for source in ins)
+            yield from ((made_space, source) for made_space in ours for source in ins)
 
 
 def _of_tables(flow: Flow) -> Iterator[Space]:
@@ -251,14 +251,14 @@ def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
         weight = flow.weight_of(instance) if line.treatment == "contract" else None
         if weight is not None and flow.is_pointwise(instance):
             continue
-        kept = {n for terms in line.outputs for n in names_of(terms)}
+        kept_labels = {n for terms in line.outputs for n in names_of(terms)}
         for value, terms in zip(node.inputs, line.inputs, strict=False):
             if value is None or terms is None or value in flow.static or value in flow.chosen:
                 continue
             atoms_by_axis = [[x for x in leaves(s) if x in atoms] for s in flow.axes.of(value)]
             for axis, bearing in enumerate(atoms_by_axis):
                 others = [t for i, t in enumerate(terms) if i != axis]
-                if bearing and _worked_on(instance, others, kept, weight is None):
+                if bearing and _worked_on(instance, others, kept_labels, weight is None):
                     yield from bearing
 
 

@@ -71,10 +71,10 @@ def _spread_rms(links: Links, classes: Classes) -> None:
     A state may be scaled in front of both. Of a product, only one factor counts: the first that weights make
     and no nonlinear function reads.
     """
-    made: set[Var] = set()
+    computed: set[Var] = set()
     nonlinear: set[Var] = set()
     for link in links.links:
-        made.update(links.root(t) for t in link.targets if link.kind != "make")
+        computed.update(links.root(t) for t in link.targets if link.kind != "make")
         if link.kind == "pointwise" and not link.homogeneous:
             nonlinear.update(links.root(v) for v in link.sources)
     for link in reversed(links.links):
@@ -84,7 +84,7 @@ def _spread_rms(links: Links, classes: Classes) -> None:
         if link.kind == "pointwise" and link.homogeneous:
             classes.rms.update(roots)
         elif link.kind == "product" and not any(classes.free[r] for r in roots):
-            classes.rms.update([r for r in roots if r not in made | nonlinear][:1])
+            classes.rms.update([r for r in roots if r not in computed | nonlinear][:1])
 
 
 def _contracted(links: Links, classes: Classes, carriers: set[Value]) -> set[Var]:

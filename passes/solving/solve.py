@@ -75,9 +75,9 @@ def _broadcast(solving: Solving, link: Link) -> None:
     """
     for target in link.targets:
         state = solving.base(target)
-        kept = np.isclose(state.row_sums, 1.0) & ~state.junk
-        index = np.where(kept, state.index, 0)
-        weight, mean = np.where(kept, state.weight, 1.0), np.where(kept, state.mean, 0.0)
+        is_kept = np.isclose(state.row_sums, 1.0) & ~state.junk
+        index = np.where(is_kept, state.index, 0)
+        weight, mean = np.where(is_kept, state.weight, 1.0), np.where(is_kept, state.mean, 0.0)
         solving.meet(link, target, IndexMap.of(state.source, index, weight, mean))
 
 

@@ -87,7 +87,7 @@ class _Statements:
         for one in compress(self.redraws, due):
             self.steps[one.use].append(one.step(shape_after(one.use, self.steps)))
             self.rescaling.factors.pop(one.use, None)
-        self.redraws = [one for one, now in zip(self.redraws, due, strict=True) if not now]
+        self.redraws = [one for one, is_due in zip(self.redraws, due, strict=True) if not is_due]
 
     def move(self, stage: Stage) -> None:
         """Add a statement that splits groups of heads, moves them or replaces them by means."""

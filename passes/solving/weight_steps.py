@@ -133,26 +133,24 @@ class _Steps:
     ) -> None:
         """Set `filler` and `weight` of the rows that are no copies, by the fill and by the weight's verb."""
         verb, entries = self.solution.verbs[root], request.entries
-        no_copies = ~state.copies
+        others = ~state.copies
         if verb == GAIN and (root in self.solution.ones or not use.floating):
-            filler[no_copies] = ONE
-            weight[no_copies] = 1.0
+            filler[others] = ONE
+            weight[others] = 1.0
         elif verb == GAIN:
             drawn = entries.scaling is Entry.DRAWN
-            filler[no_copies] = (DRAWN if _is_matrix(use) else ONE) if drawn else MEAN
-            weight[no_copies] = weight[~no_copies].mean() if (~no_copies).any() and not drawn else 1.0
+            filler[others] = (DRAWN if _is_matrix(use) else ONE) if drawn else MEAN
+            weight[others] = weight[~others].mean() if (~others).any() and not drawn else 1.0
         elif verb == DUAL:
             if self.stage.options.zero_outputs:
                 return
             if entries.reading is not Entry.ZERO:
-                drawn_rows = state.junk if entries.reading is Entry.ANY else no_copies
+                drawn_rows = state.junk if entries.reading is Entry.ANY else others
                 filler[drawn_rows] = DRAWN
                 weight[drawn_rows] = 1.0
             if entries.reading is Entry.RESCALED:
-                arriving_weight = np.abs(self.solution.read[root].weight[no_copies])
-                weight[no_copies] = np.sqrt(state.source / state.size) / np.where(
-                    arriving_weight > 0, arriving_weight, 1.0
-                )
+                arriving = np.abs(self.solution.read[root].weight[others])
+                weight[others] = np.sqrt(state.source / state.size) / np.where(arriving > 0, arriving, 1.0)
         else:
             blocks = state.junk & (entries.making is Entry.MEAN) & (request.unit > 1)
             means = (state.mean != 0) | blocks

@@ -110,13 +110,11 @@ class _Finite:
     def made(self, flow: Flow, given: dict[int, Range]) -> Range | None:
         """The range of results of weights, and of norms over other axes; None for elementwise operators."""
         owners = [self.solution.links.owner[v] for i, v in flow.sources.items() if i < 2]
-        first_range = next(iter(given.values()))
+        first = next(iter(given.values()))
         if flow.bare is not None:
-            return Range.anything(len(first_range.low)).bad(
-                first_range.wild | first_range.flat(centred=flow.bare.centred)
-            )
+            return Range.anything(len(first.low)).bad(first.wild | first.flat(centred=flow.bare.centred))
         if flow.treatment == "contract" and len(owners) == 1 and owners[0] in self.carriers:
-            return replace(Range.anything(len(first_range.low), MOVES), wild=first_range.wild)
+            return replace(Range.anything(len(first.low), MOVES), wild=first.wild)
         return None
 
     def contracted(self, link: Link) -> None:
