@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from growc.passes.axes.infer import Axes
     from growc.passes.axes.norms import Norm
     from growc.passes.axes.ties import Tie
-    from growc.passes.axes.unstacked_experts import Taken
+    from growc.passes.axes.unstacked_experts import ExpertRemoval
     from growc.passes.dataflow.ranges import Rule
     from growc.passes.finish.assembled import Assembled
-    from growc.passes.layers.layer_runs import Depth, Layers, Run
+    from growc.passes.layers.layer_runs import DepthChange, Layers, Run
     from growc.passes.lowering.lowered import Lowered
     from growc.passes.ranking.rankings import By
     from growc.passes.ranking.unit_scores import Measured
@@ -46,7 +46,7 @@ After = Callable[[str, "Source", Sequence[str]], None]
 
 
 @dataclass(frozen=True)
-class Outside:
+class Providers:
     """Sources of data that passes need besides the graph.
 
     scores: the scores of units for a statement; without a statement, their importance.
@@ -86,7 +86,7 @@ class Source:
 
     path: Path
     model: Model
-    outside: Outside
+    outside: Providers
     statements: Sequence[Bound] = ()
     progress: Progress = quiet
     keeps: bool = False
@@ -179,7 +179,7 @@ class Arranged(Request):
     renamed: inputs and outputs with a new name; None for those that are dropped.
     """
 
-    depth: Depth
+    depth: DepthChange
     renamed: Mapping[str, str | None]
 
 
@@ -246,7 +246,7 @@ class Rearranged(Generic[M]):
 
     model: M
     renamed: Mapping[str, str | None]
-    layers: Callable[[Graph, Depth], Layers]
+    layers: Callable[[Graph, DepthChange], Layers]
 
 
 class Model(Protocol):
@@ -305,7 +305,7 @@ class Model(Protocol):
         axes: Axes,
         sampled: Sampled,
         resize: Callable[[Space], Size],
-        taken: Taken,
+        taken: ExpertRemoval,
     ) -> Repairs:
         """Account for every size of the result. Raises GrowError (G308) if one cannot be accounted for."""
 

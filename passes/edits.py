@@ -16,7 +16,7 @@ from growc.algebra.space import Size
 from growc.ir.graph import Node, Value
 
 if TYPE_CHECKING:
-    from growc.passes.axes.unstacked_experts import Taken
+    from growc.passes.axes.unstacked_experts import ExpertRemoval
     from growc.passes.raising.feed_forward import Network
 
 # ---- edits of heads
@@ -148,7 +148,7 @@ class Repairs:
     taken: changes of units that are taken out one by one, and of unit numbers.
     """
 
-    taken: Taken
+    taken: ExpertRemoval
     patches: dict[Node, Patch] = field(default_factory=dict)
     constants: dict[Value, Array] = field(default_factory=dict)
     sizes: dict[Value, tuple[Size, ...] | None] = field(default_factory=dict)

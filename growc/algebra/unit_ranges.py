@@ -1,10 +1,10 @@
 """Ranges of numbers: the possible values of units that are no copies.
 
-Needs: nothing. Gives: `Range`. A unit is in [low, high]. It is *wild* where it may be infinite or NaN on more
-than a null set of the inputs for which the source's units are finite. A bound of zero that a function never
-reaches is stored as the next number inside: only an underflow reaches zero. Other bounds that a function only
-approaches count as reached, since numbers near them are rounded to them: tanh(20) is 1 in single precision,
-and onnxruntime's sigmoid(-18) is 0.
+Needs: nothing. Gives: `UnitRange`. A unit is in [low, high]. It is *wild* where it may be infinite or NaN on
+more than a null set of the inputs for which the source's units are finite. A bound of zero that a function
+never reaches is stored as the next number inside: only an underflow reaches zero. Other bounds that a
+function only approaches count as reached, since numbers near them are rounded to them: tanh(20) is 1 in
+single precision, and onnxruntime's sigmoid(-18) is 0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ null set only. A STILL unit of unknown value is made of weights: it has a given 
 
 
 @dataclass(frozen=True, eq=False)
-class Range:
+class UnitRange:
     """The range of every unit. All arrays have shape (D,)."""
 
     low: Floats
@@ -33,13 +33,13 @@ class Range:
     """The units that are at one of their bounds on more than a null set, even if they move."""
 
     @staticmethod
-    def anything(size: int, motion: int = VARIES) -> Range:
+    def anything(size: int, motion: int = VARIES) -> UnitRange:
         """Any finite number."""
         whole = np.full(size, np.inf)
         none = np.zeros(size, dtype=bool)
-        return Range(-whole, whole, np.full(size, motion), none, none)
+        return UnitRange(-whole, whole, np.full(size, motion), none, none)
 
-    def within(self, low: Floats | float, high: Floats | float, *, analytic: bool = False) -> Range:
+    def within(self, low: Floats | float, high: Floats | float, *, analytic: bool = False) -> UnitRange:
         """The range of a function of this one, with these bounds.
 
         A function that is not `analytic` may be constant on parts.
@@ -48,11 +48,11 @@ class Range:
             ends = np.broadcast_arrays(low, high, self.low)[:2]
         bottom, top = (np.where(np.isnan(e), x, e) for e, x in zip(ends, (-np.inf, np.inf), strict=True))
         motion = self.motion if analytic else np.where((bottom == top), STILL, VARIES)
-        return Range(bottom, top, motion, self.wild, self.ends)
+        return UnitRange(bottom, top, motion, self.wild, self.ends)
 
-    def put(self, rows: Bools, low: Floats | float, high: Floats | float, motion: int) -> Range:
+    def put(self, rows: Bools, low: Floats | float, high: Floats | float, motion: int) -> UnitRange:
         """This range with other bounds for some rows, which are finite."""
-        return Range(
+        return UnitRange(
             np.where(rows, low, self.low),
             np.where(rows, high, self.high),
             np.where(rows, motion, self.motion),
@@ -60,11 +60,11 @@ class Range:
             self.ends & ~rows,
         )
 
-    def bad(self, rows: Bools) -> Range:
+    def bad(self, rows: Bools) -> UnitRange:
         """This range with more wild rows."""
         return replace(self, wild=self.wild | rows)
 
-    def underflowing(self) -> Range:
+    def underflowing(self) -> UnitRange:
         """This range in half precision, where small numbers become zero, such as exp(x) below x = -17."""
         low, high = np.where(self.low == TINY, 0.0, self.low), np.where(self.high == -TINY, 0.0, self.high)
         return replace(self, low=low, high=high, ends=self.ends | (low != self.low) | (high != self.high))
@@ -83,7 +83,7 @@ class Range:
         equal = (self.low == self.high) | (self.motion == VARIES)
         return np.asarray(self.holds(0) | (equal & centred))
 
-    def union(self, other: Range) -> Range:
+    def union(self, other: UnitRange) -> UnitRange:
         """The range of units that are in one range or the other.
 
         Two different known numbers make a unit that varies: it has each value more than by accident.
@@ -92,4 +92,4 @@ class Range:
         number = (self.low == self.high) | (other.low == other.high)
         alike = (self.motion == other.motion) & (~number | (low == high))
         motion = np.where(alike, self.motion, VARIES)
-        return Range(low, high, motion, self.wild | other.wild, self.ends | other.ends)
+        return UnitRange(low, high, motion, self.wild | other.wild, self.ends | other.ends)

@@ -21,7 +21,7 @@ from growc.dialects.torch.capture.example_inputs import real_inputs, ways
 from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.model import arguments
 from growc.dialects.torch.operators.arrays import to_torch, widened
-from growc.dialects.torch.run.cases import Case, Descent
+from growc.dialects.torch.run.cases import Case, PortMapping
 from growc.dialects.torch.run.run_module import Inputs
 from growc.dialects.transformers.config.shapes import same_tensors
 from growc.dialects.transformers.first_step import first_step
@@ -52,7 +52,7 @@ def grow(
     model, result = held_model(c), revived(grown)
     inputs = _inputs(c, module, example_inputs)
     planned = emitted(c)
-    descent = Descent.of(c, planned, [value.name or "" for value in planned.graph.outputs])
+    descent = PortMapping.of(c, planned, [value.name or "" for value in planned.graph.outputs])
     cases = descent.cases(module, inputs, model.captured if check else None)
     finish(resolved, c, module, result, cases, descent, check=check)
     twins = in_single(grown) if check and c.plan.certificate.exact else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from growc.measurement.rank_scores import Scoring
-    from growc.passes.compilation import After, Analysis, Outside, Result, Source
+    from growc.passes.compilation import After, Analysis, Providers, Result, Source
     from growc.passes.compilation import Model as Opened
 
     Model = str | Path | nn.Module
@@ -142,12 +142,12 @@ def held(result: Result) -> Result:
         return run(HOLD, result)
 
 
-def outside(ranks: Ranks = ALONE) -> Outside:
+def outside(ranks: Ranks = ALONE) -> Providers:
     """The functions outside the graph that passes call, such as scores that processes measure."""
-    from growc.passes.compilation import Outside
+    from growc.passes.compilation import Providers
 
     scoring = scoring_of(ranks)
-    return Outside(scoring.units, scoring.layers, analysed)
+    return Providers(scoring.units, scoring.layers, analysed)
 
 
 def scoring_of(ranks: Ranks = ALONE) -> Scoring:

@@ -75,9 +75,9 @@ class OnnxFile:
 
     def retraced(self, source: Path, result: Path, progress: Progress) -> Ports:
         """The ports from the recipes in the metadata of the result."""
-        from growc.formats.provenance import Past, retraced
+        from growc.formats.provenance import EarlierRecord, retraced
 
-        return retraced(Past.of(source), Past.of(result), self.write, progress)
+        return retraced(EarlierRecord.of(source), EarlierRecord.of(result), self.write, progress)
 
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress

@@ -127,7 +127,7 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: boo
 
 
 @dataclass(frozen=True)
-class Past:
+class EarlierRecord:
     """A model's file, the records of the growths that made it, and its declared sizes."""
 
     path: Path
@@ -135,13 +135,13 @@ class Past:
     declared: Declared
 
     @staticmethod
-    def of(path: Path) -> Past:
+    def of(path: Path) -> EarlierRecord:
         """The past of an ONNX file."""
         model = load_model(path)
-        return Past(path, records_in(model.metadata_props.get(METADATA, "")), declared_by(model))
+        return EarlierRecord(path, records_in(model.metadata_props.get(METADATA, "")), declared_by(model))
 
 
-def retraced(source: Past, result: Past, write: Write, progress: Progress) -> Ports:
+def retraced(source: EarlierRecord, result: EarlierRecord, write: Write, progress: Progress) -> Ports:
     """The maps from the inputs and outputs of `source` to those of `result`, by the recipes in its records.
 
     A grown source must be a model on the way to the result; a source without a record may be any of them.

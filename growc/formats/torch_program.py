@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from growc.dialects.torch.run.cases import Case, Descent
+from growc.dialects.torch.run.cases import Case, PortMapping
 from growc.files.pt2_archive import add_record, record_of
-from growc.formats.provenance import Past, declared_by, records_in, retraced
+from growc.formats.provenance import EarlierRecord, declared_by, records_in, retraced
 from growc.modules.run_program import Program, arguments
 from growc.passes.finish.interface import Ports
 from growc.verification.ort_session import Feeds
@@ -72,8 +72,8 @@ class ProgramFile:
         """The ports from the recipes in the archive of the result."""
         return retraced(self._past(source), self._past(result), self.write, progress)
 
-    def _past(self, path: Path) -> Past:
-        return Past(path, self.history(path), declared_by(Program.at(path).model))
+    def _past(self, path: Path) -> EarlierRecord:
+        return EarlierRecord(path, self.history(path), declared_by(Program.at(path).model))
 
     def verify(
         self, ports: Ports, source: Path, result: Path, inputs: str | Path | None, progress: Progress
@@ -87,7 +87,7 @@ class ProgramFile:
         progress("running both programs", 0, 0)
         before, after = Program.at(source), Program.at(result)
         cases = _cases(before, after, ports, None if inputs is None else Path(inputs))
-        descent = Descent(ports=ports, gives=before.gives, returns=after.gives)
+        descent = PortMapping(ports=ports, gives=before.gives, returns=after.gives)
         measured = verify_modules(before.module, after.module, cases, descent)
         if self.made is None:
             return measured

@@ -15,7 +15,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Array, Bools, Ints
 from growc.algebra.space import Size
-from growc.algebra.unit_ranges import Range
+from growc.algebra.unit_ranges import UnitRange
 from growc.errors.brief import brief
 from growc.ir.notation import Line, Operand
 from growc.ir.traits import JOIN, WRITE, Trait
@@ -171,10 +171,10 @@ class Value:
         return None
 
 
-Operands = Mapping[int, Range]
+Operands = Mapping[int, UnitRange]
 """The ranges of operands, by their numbers: those that have an element for each unit."""
 
-Image = Callable[["Node", Operands, Bools], Range]
+Image = Callable[["Node", Operands, Bools], UnitRange]
 """A rule for ranges. Its last argument: units that are in the domain of the operator, such as means."""
 
 

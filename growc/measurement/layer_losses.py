@@ -25,7 +25,7 @@ from growc.measurement.importance import mark
 from growc.measurement.prediction import Loss, Prediction, find_prediction
 from growc.measurement.shared import Subject
 from growc.passes.finish.interface import Ports, logits, ports_of
-from growc.passes.layers.layer_runs import Depth, Move, Past
+from growc.passes.layers.layer_runs import DepthChange, Move, RunHistory
 from growc.plans.scores import Scores, cache_path, read_scores, write_scores
 from growc.recipe.statistics import LOSS
 from growc.system.ranks import Ranks
@@ -164,8 +164,8 @@ def ordered(c: Analysis, run: int, order: Sequence[int]) -> Result:
     from growc.passes.lowering.lower_depth import rearranged
     from growc.passes.new_layers.zero_branches import Branches
 
-    pasts = [Past.of(len(r.layers)) for r in c.layers.runs]
+    pasts = [RunHistory.of(len(r.layers)) for r in c.layers.runs]
     own = tuple((layer,) for layer in order)
     pasts[run] = pasts[run].after(Move(0, tuple(order)), (False,) * len(order), (None,) * len(order), own)
     request = Request(**vars(c), first=c, edited=c)
-    return run_passes(AFTER_DEPTH, rearranged(request, Depth(tuple(pasts)), Branches(c.axes, c.layers)))
+    return run_passes(AFTER_DEPTH, rearranged(request, DepthChange(tuple(pasts)), Branches(c.axes, c.layers)))

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 
 from growc.dialects.onnx.capture.capture import ZERO
 from growc.dialects.onnx.files.save import EXTERNAL_ABOVE, save
-from growc.dialects.torch.emit.parameters import Holdings
+from growc.dialects.torch.emit.parameters import SourceTensors
 from growc.dialects.torch.lowering.onnx_file import require_runnable
 from growc.dialects.torch.operators.arrays import to_numpy
-from growc.dialects.torch.run.cases import Case, Descent
+from growc.dialects.torch.run.cases import Case, PortMapping
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.modules.compare import Twice, Ways, compared
+from growc.modules.compare import CaseOutputs, WithWiderRun, compared
 from growc.system.workshop import scratch_folder
 from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Session
@@ -32,18 +32,18 @@ WAY = "The plan, in onnxruntime"
 
 
 def require_planned(
-    model: ir.Model, result: nn.Module, cases: Sequence[Case], descent: Descent
+    model: ir.Model, result: nn.Module, cases: Sequence[Case], descent: PortMapping
 ) -> Verification:
     """Measure the difference of a module from its plan.
 
     Raises GrowError: G406 if they differ by more than rounding, G403 if onnxruntime cannot run the plan.
     """
     with _written(model) as path, runnable(path) as ready, Session(ready) as session:
-        twice = Twice(result, descent.returns)
+        twice = WithWiderRun(result, descent.returns)
 
-        def run(case: Case) -> Ways:
+        def run(case: Case) -> CaseOutputs:
             expected, wider = twice(case.result)
-            return Ways(expected, session.run(descent.feeds(case)), [wider])
+            return CaseOutputs(expected, session.run(descent.feeds(case)), [wider])
 
         measured = compared(cases, run)
     if measured.refutes_exact():
@@ -55,18 +55,18 @@ def require_planned(
     return measured
 
 
-def told_apart(path: Path, module: nn.Module, cases: Sequence[Case], descent: Descent) -> str:
+def told_apart(path: Path, module: nn.Module, cases: Sequence[Case], descent: PortMapping) -> str:
     """Return why a comparison with the plan shows nothing, or an empty string.
 
     The reason is that onnxruntime and torch differ on the source too, for example because they choose
     differently among equal scores.
     """
     with runnable(path) as ready, Session(ready) as session:
-        twice = Twice(module, descent.gives)
+        twice = WithWiderRun(module, descent.gives)
 
-        def run(case: Case) -> Ways:
+        def run(case: Case) -> CaseOutputs:
             expected, wider = twice(case.source)
-            return Ways(expected, session.run(descent.feeds_of_source(case)), [wider])
+            return CaseOutputs(expected, session.run(descent.feeds_of_source(case)), [wider])
 
         measured = compared(cases, run)
     if not measured.refutes_exact():
@@ -85,7 +85,7 @@ def _written(model: ir.Model) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def awake(model: ir.Model, module: nn.Module, holdings: Holdings) -> Iterator[None]:
+def awake(model: ir.Model, module: nn.Module, holdings: SourceTensors) -> Iterator[None]:
     """Give random values to zero tensors of a model and its module, inside the context.
 
     A zero tensor hides everything in front of it, so that a comparison would not see it.

@@ -9,7 +9,7 @@ from torch import nn
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.run.cases import Case
 from growc.dialects.torch.run.run_module import Inputs, outputs
-from growc.modules.compare import Twice, Ways, compared, named, verify_modules
+from growc.modules.compare import CaseOutputs, WithWiderRun, compared, named, verify_modules
 from growc.verification.difference import compare
 from growc.verification.verify import Verification
 
@@ -56,10 +56,10 @@ def _draws(source: nn.Module, inputs: Inputs) -> bool:
 
 def _in_both(cases: Sequence[Inputs], module: nn.Module) -> Verification:
     """Measure the difference of a module in training from itself in evaluation."""
-    twice = Twice(module, ())
+    twice = WithWiderRun(module, ())
 
-    def run(case: Case) -> Ways:
+    def run(case: Case) -> CaseOutputs:
         expected, wider = twice(case.source)
-        return Ways(expected, named(outputs(module, case.source, train=True), ()), [wider])
+        return CaseOutputs(expected, named(outputs(module, case.source, train=True), ()), [wider])
 
     return compared([Case(one, one) for one in cases], run)

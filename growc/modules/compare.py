@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from growc.algebra.indexmap import Array
-from growc.dialects.torch.run.cases import Case, Descent
-from growc.dialects.torch.run.run_module import Inputs, Otherwise, is_narrow, moved_module, outputs
+from growc.dialects.torch.run.cases import Case, PortMapping
+from growc.dialects.torch.run.run_module import Inputs, WiderModule, is_narrow, moved_module, outputs
 from growc.passes.finish.interface import Ports
 from growc.verification.ort_session import Feeds
 from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
@@ -25,7 +25,7 @@ Run = Callable[..., list[Array]]
 """One way to run a module: returns its outputs for inputs and a mode."""
 
 
-class Ways(NamedTuple):
+class CaseOutputs(NamedTuple):
     """The outputs of one case: expected, actual, and expected as computed in other ways."""
 
     expected: Feeds
@@ -37,7 +37,7 @@ def verify_modules(
     source: nn.Module,
     result: nn.Module,
     cases: Sequence[Case],
-    descent: Descent | None = None,
+    descent: PortMapping | None = None,
     *,
     train: bool = False,
 ) -> Verification:
@@ -45,11 +45,11 @@ def verify_modules(
 
     16-bit modules are also run in single precision, because 16 bits hide nearly all differences.
     """
-    known = descent or Descent()
+    known = descent or PortMapping()
 
     def measured(before: Run, after: Run, others: Sequence[Run], slack: int) -> Verification:
-        def run(case: Case) -> Ways:
-            return Ways(
+        def run(case: Case) -> CaseOutputs:
+            return CaseOutputs(
                 named(before(case.source, train=train), known.gives),
                 named(after(case.result, train=train), known.returns),
                 [named(other(case.source, train=train), known.gives) for other in others],
@@ -58,10 +58,10 @@ def verify_modules(
         return compared(cases, run, known.ports, slack)
 
     def single(module: nn.Module) -> Run:
-        return Otherwise(module, torch.float32, rounds=True).outputs
+        return WiderModule(module, torch.float32, rounds=True).outputs
 
     narrow, moved = is_narrow(source), moved_module(source)
-    others: list[Run] = [partial(outputs, moved)] + ([] if narrow else [Otherwise(source).outputs])
+    others: list[Run] = [partial(outputs, moved)] + ([] if narrow else [WiderModule(source).outputs])
     slack = NARROW_SLACK if narrow else SLACK
     verification = measured(partial(outputs, source), partial(outputs, result), others, slack)
     if not narrow:
@@ -71,7 +71,7 @@ def verify_modules(
 
 
 def compared(
-    cases: Sequence[Case], run: Callable[[Case], Ways], ports: Ports | None = None, slack: int = SLACK
+    cases: Sequence[Case], run: Callable[[Case], CaseOutputs], ports: Ports | None = None, slack: int = SLACK
 ) -> Verification:
     """Return the comparison of all cases. `ports` maps the expected outputs to the actual ones."""
     port_map = ports or Ports()
@@ -84,12 +84,12 @@ def compared(
     return comparison.summed_up()
 
 
-class Twice:
+class WithWiderRun:
     """A module that is run as it is and with wider dtypes."""
 
     def __init__(self, module: nn.Module, names: Sequence[str], *, train: bool = False) -> None:
         self.module, self.names, self.train = module, names, train
-        self.wider = Otherwise(module)
+        self.wider = WiderModule(module)
 
     def __call__(self, inputs: Inputs) -> tuple[Feeds, Feeds]:
         """Return the outputs of both runs, by name."""

@@ -14,9 +14,9 @@ from growc.dialects.torch.capture.example_inputs import capturable, real_inputs,
 from growc.dialects.torch.capture.export import Captured, export
 from growc.dialects.torch.emit.emit import grown_module, reason_of
 from growc.dialects.torch.emit.grown_module import GrownModule
-from growc.dialects.torch.emit.parameters import Holdings
+from growc.dialects.torch.emit.parameters import SourceTensors
 from growc.dialects.torch.model import arguments, torch_model
-from growc.dialects.torch.run.cases import Case, Descent
+from growc.dialects.torch.run.cases import Case, PortMapping
 from growc.dialects.torch.run.run_module import Inputs
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import compiled
@@ -56,7 +56,7 @@ def beside_plan(
     c: Result,
     modules: tuple[nn.Module, nn.Module],
     cases: Sequence[Case],
-    descent: Descent,
+    descent: PortMapping,
 ) -> Verification:
     """Return a verification with the result's difference from its plan added, or why that was not measured.
 
@@ -73,12 +73,12 @@ def _with_ways(measured: Verification, beside: Mapping[str, Verification | str])
 
 
 def _of_plan(
-    c: Result, modules: tuple[nn.Module, nn.Module], cases: Sequence[Case], descent: Descent
+    c: Result, modules: tuple[nn.Module, nn.Module], cases: Sequence[Case], descent: PortMapping
 ) -> Verification | str:
     source, result = modules
     try:
         planned = emitted(c)
-        with awake(planned, result, Holdings.of(c)):
+        with awake(planned, result, SourceTensors.of(c)):
             return require_planned(planned, result, cases, descent)
     except GrowError as error:
         codes = {diagnostic.code for diagnostic in error.diagnostics}
@@ -95,7 +95,7 @@ def finish(
     module: nn.Module,
     result: Any,
     cases: Sequence[Case],
-    descent: Descent,
+    descent: PortMapping,
     *,
     check: bool,
 ) -> None:
@@ -108,7 +108,7 @@ def finish(
 
 def verify(source: nn.Module, result: nn.Module, example_inputs: object = None) -> Verification:
     """Run two modules on the same inputs, and compare their outputs."""
-    descent = result.descent if isinstance(result, GrownModule) else Descent()
+    descent = result.descent if isinstance(result, GrownModule) else PortMapping()
     cases = descent.cases(source, real_arguments(source, example_inputs))
     return verify_modules(source, result, cases, descent)
 

@@ -15,7 +15,7 @@ UNSYNCED = 64 << 20
 """Bytes written to a file before it is synced to the disk."""
 
 
-class Behind:
+class BackgroundWrites:
     """A queue of pieces of work. As a context manager, it waits for all pieces at the end.
 
     The error of a piece is raised where a later one is asked for, or at the end.
@@ -43,7 +43,7 @@ class Behind:
             self.pending.popleft().result()
 
 
-class ToDisk(Behind):
+class ToDisk(BackgroundWrites):
     """Syncs files to the disk while more is written, so that the last sync has little left to do."""
 
     def __init__(self) -> None:

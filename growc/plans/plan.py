@@ -368,7 +368,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Gone:
+class DroppedWeight:
     """A stored tensor of the source from which no part of the result comes."""
 
     name: str
@@ -417,7 +417,7 @@ class Plan(Shown):
     attributes: tuple[tuple[str, str, float], ...] = ()
     notes: tuple[str, ...] = field(default=())
     alike: tuple[Alike, ...] = ()
-    gone: tuple[Gone, ...] = ()
+    gone: tuple[DroppedWeight, ...] = ()
     decided: tuple[Decision, ...] = ()
     """The decisions of the recipe's budgets, in order."""
 

@@ -14,8 +14,8 @@ from growc.plans.plan import (
     AxisChange,
     AxisStep,
     Certificate,
+    DroppedWeight,
     Gap,
-    Gone,
     Layout,
     LeafStep,
     NextLayer,
@@ -120,7 +120,10 @@ def from_json(data: Mapping[str, Json]) -> Plan:
         tuple((text(n), text(k), real(v)) for n, k, v in attributes),
         texts(data["notes"]),
         tuple(record(Alike, a) for a in items(data["alike"])),
-        tuple(Gone(text(g["name"]), wholes(g["shape"])) for g in map(fields, items(data.get("gone", ())))),
+        tuple(
+            DroppedWeight(text(g["name"]), wholes(g["shape"]))
+            for g in map(fields, items(data.get("gone", ())))
+        ),
         tuple(_read_budget(fields(one)) for one in items(data.get("budgets", ()))),
     )
 

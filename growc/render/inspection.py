@@ -18,7 +18,7 @@ from growc.passes.lowering.scopes import numbers
 from growc.passes.raising.attention import Packing, left_plain, packing
 from growc.passes.roles.indexed_axes import spelling_of_experts
 from growc.passes.roles.name_axes import RoleAxis, Roles
-from growc.passes.roles.why_tied import Frozen, Way, frozen_axes, ways
+from growc.passes.roles.why_tied import Frozen, TiePath, frozen_axes, ways
 from growc.plans.plan_to_json import one
 from growc.recipe.option_rules import CHOSEN
 from growc.render.picture import picture_lines
@@ -214,7 +214,9 @@ def explain_lines(c: Analysis, name: str, found: Sequence[RoleAxis], everything:
         yield f"{many(more, 'more space')} of {c.path.name} like {like} (--all)."
 
 
-def space_lines(c: Analysis, name: str, axis: RoleAxis, found: list[Way], everything: bool) -> Iterator[str]:
+def space_lines(
+    c: Analysis, name: str, axis: RoleAxis, found: list[TiePath], everything: bool
+) -> Iterator[str]:
     """Yield the lines of one space."""
     axes = "1 weight axis" if len(found) == 1 else f"{len(found)} weight axes that change together"
     yield f"`{name}` of {c.path.name}: {many(axis.size, 'unit')}, {axes}"
@@ -226,7 +228,7 @@ def space_lines(c: Analysis, name: str, axis: RoleAxis, found: list[Way], everyt
             how = "frozen" if space.frozen else "addressed" if space.addressed else read
             where = f" ({node_text(reason.node)})" if isinstance(reason.node, Node) else ""
             yield f"  {how}: {reason.cause}{where}"
-    groups: dict[object, list[Way]] = defaultdict(list)
+    groups: dict[object, list[TiePath]] = defaultdict(list)
     for way in found:
         groups[way if everything else likeness(way)].append(way)
     for alike in groups.values():
@@ -237,7 +239,7 @@ def space_lines(c: Analysis, name: str, axis: RoleAxis, found: list[Way], everyt
             yield f"      and {len(alike) - 1} more alike, to {place(alike[-1])}"
 
 
-def likeness(way: Way) -> object:
+def likeness(way: TiePath) -> object:
     """Return a key that is equal for places that are reached alike."""
     value, axis = way.vertex
     return axis, value.sizes, tuple(map(_kind, way.steps)), _kind(way.start)
@@ -247,14 +249,14 @@ def _kind(step: object) -> str:
     return step.kind if isinstance(step, Node) else type(step).__name__
 
 
-def place(way: Way) -> str:
+def place(way: TiePath) -> str:
     """`axis 0 of fc1.weight [64, 256]`."""
     value, axis = way.vertex
     assert value.weight is not None
     return f"axis {axis} of {value.weight.name} {list(value.weight.shape)}"
 
 
-def route_text(way: Way) -> str:
+def route_text(way: TiePath) -> str:
     """`from Add node_add_3, by LayerNormalization node_ln, Gemm node_addmm`."""
     start = "" if way.start is None else f"from {node_text(way.start)}, "
     steps = list(way.steps)

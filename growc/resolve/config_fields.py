@@ -1,8 +1,8 @@
 """The sizes in a Hugging Face config.json, with one table of fields by axis.
 
-Needs: the parsed file. Gives: `Known`, the sizes of each axis, of the whole model and of its encoder and
-decoder where the fields name these. Sizes that depend on the code of the model are left out. So `positions`
-is never read from a config: tables of positions may have a few reserved rows.
+Needs: the parsed file. Gives: `SizesByPart`, the sizes of each axis, of the whole model and of its encoder
+and decoder where the fields name these. Sizes that depend on the code of the model are left out. So
+`positions` is never read from a config: tables of positions may have a few reserved rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from growc.errors.json_data import Json
-from growc.resolve.match import Known
+from growc.resolve.match import SizesByPart
 
 FIELDS: dict[str, Sequence[str]] = {
     "hidden": ("hidden_size", "d_model", "n_embd", "n_embed", "dim", "model_dim", "embed_dim"),
@@ -50,7 +50,7 @@ ROUTED = "moe_intermediate_size"
 """A field of models that have feed-forward blocks of two widths."""
 
 
-def sizes_of_config(config: Mapping[str, Json]) -> Known:
+def sizes_of_config(config: Mapping[str, Json]) -> SizesByPart:
     """The sizes in a config. Empty where none of its fields is known."""
     nested = next((sizes for name in NESTED if isinstance(sizes := config.get(name), dict)), None)
     if nested is not None and _number(config, FIELDS["hidden"]) is None:
@@ -58,14 +58,14 @@ def sizes_of_config(config: Mapping[str, Json]) -> Known:
     plain = _numbers(config, FIELDS)
     scoped = {scope: _numbers(config, fields) for scope, fields in SCOPED.items()}
     if not any(scoped.values()):
-        return Known({"": _complete(plain, config)})
+        return SizesByPart({"": _complete(plain, config)})
     sides = {scope: _complete(plain | sizes, config) for scope, sizes in scoped.items()}
     roles = dict.fromkeys(role for sizes in sides.values() for role in sizes)
     all_sizes = {
         role: tuple(dict.fromkeys(n for sizes in sides.values() for n in sizes.get(role, ())))
         for role in roles
     }
-    return Known({"": all_sizes} | sides)
+    return SizesByPart({"": all_sizes} | sides)
 
 
 def _numbers(config: Mapping[str, Json], table: Mapping[str, Sequence[str]]) -> dict[str, int]:

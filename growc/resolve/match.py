@@ -39,7 +39,7 @@ OUTSIDE = ("vocab", "positions")
 
 
 @dataclass(frozen=True)
-class Known:
+class SizesByPart:
     """The distinct sizes of each axis (and `layers`), by part of the model: "" is the whole model.
 
     grouped: whether `kv_heads` is a separate axis, and not another name of `heads`.
@@ -58,7 +58,7 @@ class Known:
         return tuple(scope for scope in self.of if scope)
 
 
-def matched(bound: Bound, today: Known, wanted: Known) -> list[Bound]:
+def matched(bound: Bound, today: SizesByPart, wanted: SizesByPart) -> list[Bound]:
     """The statements that a `match` stands for. Raises GrowError (G302, G303, G307, G309)."""
     expansion = _Expansion(bound, cast(Match, bound.statement), today, wanted)
     statements = [s for role in ROLES for s in expansion.statements(role)]
@@ -69,7 +69,7 @@ def matched(bound: Bound, today: Known, wanted: Known) -> list[Bound]:
 
 
 class _Expansion:
-    def __init__(self, bound: Bound, match: Match, today: Known, wanted: Known) -> None:
+    def __init__(self, bound: Bound, match: Match, today: SizesByPart, wanted: SizesByPart) -> None:
         self.bound, self.match, self.today, self.wanted = bound, match, today, wanted
         self.problems: list[Diagnostic] = []
         inner = [s.role for s in bound.scopes if isinstance(s, RoleScope)]

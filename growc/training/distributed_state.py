@@ -25,7 +25,7 @@ STATE, GROUPS, PARAMETERS, NAMES = "state", "param_groups", "params", "param_nam
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredState:
     """A tensor of a checkpoint, read on demand."""
 
     saved: Distributed
@@ -46,9 +46,9 @@ class Unread:
     """A group's value that holds objects of classes. It can be copied, but not inspected."""
 
 
-def read(value: torch.Tensor | Stored) -> torch.Tensor:
+def read(value: torch.Tensor | StoredState) -> torch.Tensor:
     """Return a tensor of state, which may be in memory already."""
-    return value.read() if isinstance(value, Stored) else value
+    return value.read() if isinstance(value, StoredState) else value
 
 
 @dataclass
@@ -82,7 +82,7 @@ class SavedOptimizer:
         return not self.flat and any(isinstance(n, int) for group in self._listed for n in group)
 
     def state(self) -> State:
-        """Return the state_dict of a torch optimizer, with `Stored` tensors. Its parameters are `names`.
+        """Return the state_dict of a torch optimizer, with `StoredState` tensors. Its parameters are `names`.
 
         Raises GrowError (G316) if a parameter with state is in no group.
         """
@@ -160,7 +160,7 @@ class SavedOptimizer:
                 return self.saved.value(key)
             assert attempt.error is not None
             return Unread()
-        stored = Stored(self.saved, key)
+        stored = StoredState(self.saved, key)
         return stored if stored.shape else stored.read()
 
     def _content(self, key: str) -> bytes:

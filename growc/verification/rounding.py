@@ -111,7 +111,7 @@ class Rounding:
 
 
 @dataclass(frozen=True)
-class Way:
+class Rerun:
     """Another way to run the same model: a copy of it, or its `own` file. `change` is applied to its inputs.
 
     graph: the graph loaded in place of the file, and the folder of its weights.
@@ -150,7 +150,7 @@ def own_rounding(source: Path, cases: Sequence[Feeds]) -> float:
 @contextlib.contextmanager
 def ways(
     source: Path, path: Path, rounding: Rounding, case: Feeds, *, optimised: bool = True
-) -> Iterator[tuple[Way, ...]]:
+) -> Iterator[tuple[Rerun, ...]]:
     """Yield the other ways to run `source`. `path`: the result of `runnable`; `case`: inputs that it takes.
 
     1. Without onnxruntime's graph optimisations, if the model runs `optimised`.
@@ -159,7 +159,9 @@ def ways(
 
     Ways that fail are noted in `rounding` and left out.
     """
-    others = [Way("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
+    others = (
+        [Rerun("model without graph optimisations", path, optimised=False, own=True)] if optimised else []
+    )
     types = SAME if Path(path) == Path(source) else EMULATED
     with scratch_folder() as folder:
         try:
@@ -167,20 +169,20 @@ def ways(
             rounding.slack = NARROW_SLACK if moved.narrow else SLACK
             for change in moved.changes:
                 copy = write_copy(source, folder / f"{len(others)}.onnx", types, change)
-                others.append(Way(MOVED, copy, optimised=False, change=change))
+                others.append(Rerun(MOVED, copy, optimised=False, change=change))
         except (GrowError, OSError) as error:
             rounding.note(MOVED, error)
         single = types is SAME and ir.DataType.FLOAT in float_types(source)
         if single and copy_bytes(source, WIDER) <= WIDER_BYTES:
             try:
-                others.append(Way("float64 copy", path, optimised=False, graph=widened(source)))
+                others.append(Rerun("float64 copy", path, optimised=False, graph=widened(source)))
             except (GrowError, OSError) as error:
                 rounding.note("float64 copy", error)
         yield tuple(others)
 
 
 def measure(
-    others: Sequence[Way], cases: Sequence[Feeds], expected: Sequence[Feeds], rounding: Rounding
+    others: Sequence[Rerun], cases: Sequence[Feeds], expected: Sequence[Feeds], rounding: Rounding
 ) -> None:
     """Run `cases` in every other way, one in memory at a time, and compare with the `expected` outputs."""
     plain: list[Feeds] = []

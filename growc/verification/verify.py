@@ -25,7 +25,7 @@ from growc.verification.difference import compare as compare
 from growc.verification.feeds import Runner, complete, draw, read_inputs
 from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Feeds, Session
-from growc.verification.rounding import SLACK, Rounding, Way, limit, measure, ways
+from growc.verification.rounding import SLACK, Rerun, Rounding, limit, measure, ways
 
 InputMaps = Mapping[str, Sequence[InputMap]]
 
@@ -227,7 +227,7 @@ class _Pair:
         with contextlib.ExitStack() as stack:
             before, after = (stack.enter_context(runnable(model)) for model in (self.source, self.result))
             ports = read_signature(self.result)
-            others: Sequence[Way] = ()
+            others: Sequence[Rerun] = ()
             for cases, expected in self.groups(before, self.cases(before, after, ports), optimised):
                 self.tell("measuring the source's own rounding")
                 if not comparison.cases:

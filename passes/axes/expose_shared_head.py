@@ -15,7 +15,7 @@ from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, static_values
 from growc.ir.notation import labels
 from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.units import Place, Stretched, Way, by_group, is_group, is_one, merged
+from growc.passes.axes.units import Place, Stretched, UnitPath, by_group, is_group, is_one, merged
 from growc.passes.edits import HeadEdits
 
 
@@ -71,7 +71,7 @@ def _unfolds(axes: Axes, by_node: dict[Node, Instance], group: list[Stretched]) 
     unfold_places: list[Place] = []
     for place in group:
         value, axis = place.one
-        if Way(axes, by_node).back(value, axis, Space(axes.of(value)[axis].size, counts=True)):
+        if UnitPath(axes, by_node).back(value, axis, Space(axes.of(value)[axis].size, counts=True)):
             continue
         origins = _Origins(axes, by_node, value, axis)
         if not origins.found:

@@ -20,7 +20,7 @@ from growc.ir.notation import Line, Operand, Term, labels
 from growc.ir.traits import SIZES
 from growc.ir.walk import walk
 from growc.passes.axes.routing import ROUTED, Routes, find_routes, routed
-from growc.passes.axes.unstacked_experts import Experts, one_by_one
+from growc.passes.axes.unstacked_experts import UnstackedExperts, one_by_one
 from growc.passes.raising.experts import find_experts
 
 
@@ -81,7 +81,7 @@ class Axes:
     routes: Routes = field(default_factory=dict)
     ranked: dict[Node, Space] = field(default_factory=dict)
     """The space that each ranking of scores chooses from."""
-    experts: list[Experts] = field(default_factory=list)
+    experts: list[UnstackedExperts] = field(default_factory=list)
     """Axes whose units are taken one by one, including those that cannot change."""
 
     def of(self, value: Value) -> tuple[Space, ...]:

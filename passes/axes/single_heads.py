@@ -23,7 +23,7 @@ from growc.ir.notation import Term, labels, names_of
 from growc.ir.traits import VIEW
 from growc.passes.axes.infer import Axes, Instance
 from growc.passes.axes.queries import Flow
-from growc.passes.axes.units import Place, Way, is_group, named_axes, ones_before, replace_spaces
+from growc.passes.axes.units import Place, UnitPath, is_group, named_axes, ones_before, replace_spaces
 from growc.passes.raising.attention import attends, scores_of, weighs
 
 
@@ -34,7 +34,7 @@ def count_heads(axes: Axes) -> None:
     flow = Flow(axes)
     changed: dict[Place, Space] = {}
     for scores, axis in _single(flow):
-        path = Around(flow, Space(axes.of(scores.node.outputs[0])[axis].size, counts=True))
+        path = HeadPath(flow, Space(axes.of(scores.node.outputs[0])[axis].size, counts=True))
         term = (scores.line.outputs[0] or ())[axis]
         if (
             path.joined(scores, -1, term, path.unit)
@@ -60,7 +60,7 @@ def _single(flow: Flow) -> Iterator[tuple[Instance, int]]:
             yield from ((scores, k) for k in batch if flow.axes.of(scores.node.outputs[0])[k].unit)
 
 
-class Around(Way):
+class HeadPath(UnitPath):
     """The paths of one head from the scores: up to the weights that make it, and down to those that
     read it.
     """
@@ -190,7 +190,7 @@ def _merged(axes: Axes, instance: Instance) -> list[tuple[Place, Place]]:
     ]
 
 
-class _Inside(Around):
+class _Inside(HeadPath):
     """The paths of one head in each part, from the places where it is merged with the parts."""
 
     def follows(self, places: list[tuple[Place, Place]]) -> bool:

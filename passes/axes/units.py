@@ -123,7 +123,7 @@ def is_group(space: Space) -> bool:
 
 def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[Stretched]) -> None:
     value, axis = places[0].one
-    unit, path = Space(axes.of(value)[axis].size, counts=True), Way(axes, by_node)
+    unit, path = Space(axes.of(value)[axis].size, counts=True), UnitPath(axes, by_node)
     if not all(path.back(*place.one, unit) for place in places):
         return
     group = find(places[0].group)
@@ -158,7 +158,7 @@ def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> In
     return instantiate(axes, node, line=line) if named else instantiate(axes, node, counted=True)
 
 
-class Way:
+class UnitPath:
     """The path of one element back to weights, with the new space of every axis on it."""
 
     def __init__(self, axes: Axes, by_node: dict[Node, Instance]) -> None:

@@ -24,7 +24,7 @@ Units = frozenset[int]
 
 
 @dataclass(frozen=True, eq=False)
-class Experts:
+class UnstackedExperts:
     """An axis whose units are taken one by one.
 
     whole, axis: the value and its axis.
@@ -72,7 +72,7 @@ class Experts:
 
 
 @dataclass(frozen=True)
-class Taken:
+class ExpertRemoval:
     """The effect of statements on axes whose units are taken one by one.
 
     numbers: for each cut whose numbers change, the new number of each of its results; None for dropped units.
@@ -89,7 +89,7 @@ class Taken:
     constants: Mapping[Node, tuple[int, ...]] = field(default_factory=dict)
 
 
-def taken(found: Sequence[tuple[Experts, IndexMap | None]]) -> Taken:
+def taken(found: Sequence[tuple[UnstackedExperts, IndexMap | None]]) -> ExpertRemoval:
     """The changes of all axes of experts, each with the map of its axis."""
     numbers: dict[Node, list[int | None]] = {}
     dead: set[Node] = set()
@@ -104,7 +104,7 @@ def taken(found: Sequence[tuple[Experts, IndexMap | None]]) -> Taken:
         dead |= set(experts.dead(dropped))
         remaining |= dict(experts.left(dropped))
     uses = (v for node in dead for v in node.operands if v.weight is not None)
-    return Taken(numbers, frozenset(dead), frozenset(uses), remaining)
+    return ExpertRemoval(numbers, frozenset(dead), frozenset(uses), remaining)
 
 
 def one_by_one(line: Line, axis: int) -> Line:

@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats
-from growc.algebra.unit_ranges import Range
+from growc.algebra.unit_ranges import UnitRange
 from growc.ir.graph import Clamp, Node, Operands, Value
 from growc.ir.traits import MOVES, POLE
 from growc.passes.axes.norms import scalar, without_eps
@@ -21,7 +21,7 @@ MEANS = ("mean", "extreme")
 """Treatments whose results are elements of their operands, or means of these."""
 
 
-def image(node: Node, given: Operands, domain: Bools) -> Range:
+def image(node: Node, given: Operands, domain: Bools) -> UnitRange:
     """The range of the result of an operator that is elementwise or moves elements.
 
     domain: units that are in the domain of the operator because the source's units are, such as means.
@@ -29,23 +29,23 @@ def image(node: Node, given: Operands, domain: Bools) -> Range:
     wild, ends = (np.logical_or.reduce([getattr(x, k) for x in given.values()]) for k in ("wild", "ends"))
     out = node.outputs[0]
     if out.dtype == "bool":
-        return Range.anything(len(wild)).within(0.0, 1.0)
+        return UnitRange.anything(len(wild)).within(0.0, 1.0)
     if node.laws.image is not None:
         result = node.laws.image(node, given, domain)
     elif node.laws.clamp is not None:
         result = _clamped(node, node.laws.clamp(node), given)
     elif gives_on(node) and (operands := [given[i] for i in node.taken if i in given]):
-        result = reduce(Range.union, operands)
+        result = reduce(UnitRange.union, operands)
         if not out.floating:
             result = result.within(np.trunc(result.low), np.trunc(result.high))
     else:
-        result = Range.anything(len(wild))
+        result = UnitRange.anything(len(wild))
     if out.dtype == "float16":
         result = result.underflowing()
     return replace(result, wild=(result.wild & ~domain) | wild, ends=result.ends | ends)
 
 
-def _clamped(node: Node, clamp: Clamp, given: Operands) -> Range:
+def _clamped(node: Node, clamp: Clamp, given: Operands) -> UnitRange:
     """The range of operand 0 clamped between bounds, which are numbers or other operands."""
     ranges = {node.inputs[i]: x for i, x in given.items()}
 

@@ -1,6 +1,6 @@
 """Intervals that contain the numbers of a tensor, and bounds that follow from conditions.
 
-Needs: a node, the intervals of its operands. Gives: `Range`, `At` (a node as the rules of
+Needs: a node, the intervals of its operands. Gives: `TensorRange`, `At` (a node as the rules of
 growc.passes.dataflow.ranges see it) and `says`.
 """
 
@@ -25,7 +25,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 
 @dataclass(frozen=True)
-class Range:
+class TensorRange:
     """An interval [low, high] that contains all numbers of a tensor.
 
     wild: elements may also be NaN (0/0, the logarithm of -1), or what a cast makes of NaN as an integer.
@@ -37,37 +37,37 @@ class Range:
     rests: frozenset[Value] = frozenset()
     wild: bool = False
 
-    def meet(self, other: Range) -> Range:
+    def meet(self, other: TensorRange) -> TensorRange:
         """The intersection with another range."""
         rests = self.rests if self.low >= other.low else other.rests
         low, high = max(self.low, other.low), min(self.high, other.high)
-        return Range(low, max(low, high), rests, self.wild)
+        return TensorRange(low, max(low, high), rests, self.wild)
 
 
-ANY = Range()
-Seen = frozenset[tuple[Value, Range]]
+ANY = TensorRange()
+Seen = frozenset[tuple[Value, TensorRange]]
 """Ranges of values that follow from conditions, where these hold."""
 NOTHING: Seen = frozenset()
 
 
-def union(*ranges: Range) -> Range:
+def union(*ranges: TensorRange) -> TensorRange:
     """The smallest range that contains all ranges."""
     rests = frozenset[Value]().union(*(r.rests for r in ranges))
     low, high = min(r.low for r in ranges), max(r.high for r in ranges)
-    return Range(low, high, rests, any(r.wild for r in ranges))
+    return TensorRange(low, high, rests, any(r.wild for r in ranges))
 
 
-def of_type(dtype: str) -> Range:
+def of_type(dtype: str) -> TensorRange:
     """The range of an element type."""
-    return Range(*LIMITS[dtype]) if dtype in LIMITS else ANY
+    return TensorRange(*LIMITS[dtype]) if dtype in LIMITS else ANY
 
 
-def of_array(numbers: Array) -> Range:
+def of_array(numbers: Array) -> TensorRange:
     """The range of an array; ANY where it is empty, has no real numbers, or has a NaN."""
     if not numbers.size or numbers.dtype.kind not in "bifu":
         return ANY
     wild = numbers.dtype.kind == "f" and bool(np.isnan(numbers).any())
-    return ANY if wild else Range(float(numbers.min()), float(numbers.max()))
+    return ANY if wild else TensorRange(float(numbers.min()), float(numbers.max()))
 
 
 class UnknownRangeError(Exception):
@@ -85,12 +85,12 @@ class At:
     found: the ranges so far. seen: the ranges that conditions give where the result is used.
     """
 
-    found: Mapping[tuple[Value, Seen], Range]
+    found: Mapping[tuple[Value, Seen], TensorRange]
     node: Node
     result: Value
     seen: Seen = NOTHING
 
-    def __call__(self, i: int, *told: tuple[Value, Range], elementwise: bool = True) -> Range:
+    def __call__(self, i: int, *told: tuple[Value, TensorRange], elementwise: bool = True) -> TensorRange:
         """The range of operand i; ANY where it is absent. Raises UnknownRangeError where it is not known yet.
 
         `told`: further ranges that hold where the operand is used. Conditions apply to operands that are used
@@ -100,13 +100,13 @@ class At:
         seen = self.seen.union(told) if elementwise else NOTHING
         return ANY if value is None else self.of(value, seen)
 
-    def of(self, value: Value, seen: Seen = NOTHING) -> Range:
+    def of(self, value: Value, seen: Seen = NOTHING) -> TensorRange:
         """The range of a value. Raises UnknownRangeError where it is not computed yet."""
         if (value, seen) not in self.found:
             raise UnknownRangeError((value, seen))
         return self.found[value, seen]
 
-    def all(self, *, elementwise: bool = True) -> list[Range]:
+    def all(self, *, elementwise: bool = True) -> list[TensorRange]:
         """The ranges of all operands."""
         operands = (i for i, v in enumerate(self.node.inputs) if v is not None)
         return [self(i, elementwise=elementwise) for i in operands]
@@ -126,7 +126,7 @@ SIGNS = frozenset({-1, 0, 1})
 """The possible signs of the difference of two numbers."""
 
 
-def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]:
+def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, TensorRange]]:
     """Yield the ranges of values where a condition is true, or where it is false."""
     node = condition.producer
     operands = [] if node is None else [v for v in node.inputs if v is not None]
@@ -140,10 +140,14 @@ def says(at: At, condition: Value, truth: bool) -> Iterator[tuple[Value, Range]]
     elif in_place(node) and operands[0].dtype == condition.dtype:
         yield from says(at, operands[0], truth)
     elif node.has(SAME):  # a cast to bool: a number is true where it is not zero
-        yield from _differ(at, operands[0], Range(0, 0)) if truth else _told(operands[0], Range(0, 0))
+        yield from (
+            _differ(at, operands[0], TensorRange(0, 0)) if truth else _told(operands[0], TensorRange(0, 0))
+        )
 
 
-def _compared(at: At, first: Value, second: Value, *, signs: frozenset[int]) -> Iterator[tuple[Value, Range]]:
+def _compared(
+    at: At, first: Value, second: Value, *, signs: frozenset[int]
+) -> Iterator[tuple[Value, TensorRange]]:
     """Yield the ranges of two values where their difference has one of these signs."""
     if signs in ({0}, SIGNS - {0}):
         for one, other in ((first, second), (second, first)):
@@ -153,8 +157,8 @@ def _compared(at: At, first: Value, second: Value, *, signs: frozenset[int]) -> 
     small, large = (first, second) if -1 in signs else (second, first)
     step = 1 if 0 not in signs and small.dtype in LIMITS else 0
     below, above = at.of(small), at.of(large)
-    yield from _told(small, Range(high=above.high - step))
-    yield from _told(large, Range(below.low + step, rests=below.rests))
+    yield from _told(small, TensorRange(high=above.high - step))
+    yield from _told(large, TensorRange(below.low + step, rests=below.rests))
 
 
 def in_place(node: Node) -> bool:
@@ -166,17 +170,17 @@ def in_place(node: Node) -> bool:
     return len(before) <= len(after) and all(a == b or set(a) == {1} for a, b in pairs)
 
 
-def _differ(at: At, value: Value, other: Range) -> Iterator[tuple[Value, Range]]:
+def _differ(at: At, value: Value, other: TensorRange) -> Iterator[tuple[Value, TensorRange]]:
     """Yield the range of an integer that is not `other`, if `other` is one of its bounds."""
     own = at.of(value)
     if other.low == other.high and value.dtype in LIMITS:
         if own.low == other.low:
-            yield from _told(value, Range(own.low + 1, rests=own.rests))
+            yield from _told(value, TensorRange(own.low + 1, rests=own.rests))
         if own.high == other.high:
-            yield from _told(value, Range(high=own.high - 1))
+            yield from _told(value, TensorRange(high=own.high - 1))
 
 
-def _told(value: Value, told: Range) -> Iterator[tuple[Value, Range]]:
+def _told(value: Value, told: TensorRange) -> Iterator[tuple[Value, TensorRange]]:
     """Yield a range of a value, and of the integers that it copies element by element."""
     yield value, told
     while (node := value.producer) is not None and node.inputs[0] is not None and in_place(node):

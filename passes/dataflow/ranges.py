@@ -25,8 +25,8 @@ from growc.passes.dataflow.intervals import (
     LIMITS,
     NOTHING,
     At,
-    Range,
     Seen,
+    TensorRange,
     UnknownRangeError,
     in_place,
     of_array,
@@ -34,7 +34,7 @@ from growc.passes.dataflow.intervals import (
     union,
 )
 
-Rule = Callable[[At], Range]
+Rule = Callable[[At], TensorRange]
 
 FEW = 1024
 """Number of elements. Real weights with more elements are not read."""
@@ -45,10 +45,10 @@ class Ranges:
     """The ranges of one graph that were asked for so far."""
 
     rules: Mapping[str, Rule]
-    found: dict[tuple[Value, Seen], Range] = field(default_factory=dict)
-    stored: dict[Weight, Range] = field(default_factory=dict)
+    found: dict[tuple[Value, Seen], TensorRange] = field(default_factory=dict)
+    stored: dict[Weight, TensorRange] = field(default_factory=dict)
 
-    def of(self, value: Value) -> Range:
+    def of(self, value: Value) -> TensorRange:
         """The range of a value. Computed without recursion, since graphs are deep."""
         pending = [(value, NOTHING)]
         while pending:
@@ -61,7 +61,7 @@ class Ranges:
                 pending.append(missing.key)
         return self.found[value, NOTHING]
 
-    def _made(self, value: Value, seen: Seen) -> Range:
+    def _made(self, value: Value, seen: Seen) -> TensorRange:
         interval = self._source(value)
         if interval is None:
             node = value.producer
@@ -74,7 +74,7 @@ class Ranges:
             interval = interval.meet(known_range) if known is value else interval
         return interval
 
-    def _source(self, value: Value) -> Range | None:
+    def _source(self, value: Value) -> TensorRange | None:
         """The range of a value that no operator computes, or of a size; None for all others."""
         if value.weight is not None:
             return self._weight(value.weight)
@@ -83,31 +83,31 @@ class Ranges:
         if value.producer is not None:
             return None
         whole = of_type(value.dtype)
-        return Range(0, whole.high, frozenset([value])) if -math.inf < whole.low < 0 else whole
+        return TensorRange(0, whole.high, frozenset([value])) if -math.inf < whole.low < 0 else whole
 
-    def _weight(self, weight: Weight) -> Range:
+    def _weight(self, weight: Weight) -> TensorRange:
         if weight not in self.stored:
             few = weight.dtype != "string" and (not weight.floating or weight.elements <= FEW)
             self.stored[weight] = of_array(np.asarray(weight.read())) if few and weight.known else ANY
         return self.stored[weight]
 
 
-def _clamped(at: At, clamp: Clamp) -> Range:
+def _clamped(at: At, clamp: Clamp) -> TensorRange:
     """The range of a clamp: the largest of some operands, then the least of that and other operands."""
 
-    def of(one: Value | float) -> Range:
-        return Range(one, one) if isinstance(one, float) else at.of(one, at.seen)
+    def of(one: Value | float) -> TensorRange:
+        return TensorRange(one, one) if isinstance(one, float) else at.of(one, at.seen)
 
     lower_bounds = [*map(of, clamp.largest)]
     low = max(r.low for r in lower_bounds)
     is_certain = any(r.low == low and not r.rests for r in lower_bounds)
     rests = frozenset[Value]() if is_certain else union(*lower_bounds).rests
-    larger = Range(low, max(r.high for r in lower_bounds), rests, any(r.wild for r in lower_bounds))
+    larger = TensorRange(low, max(r.high for r in lower_bounds), rests, any(r.wild for r in lower_bounds))
     both = [larger, *map(of, clamp.least)]
     return replace(union(*both), high=min(r.high for r in both))
 
 
-def stated(at: At) -> Range:
+def stated(at: At) -> TensorRange:
     """The range of a result by the traits and laws of its operator."""
     node, laws = at.node, at.node.laws
     if node.made_of is not None and (operands := node.sources(at.result)):
@@ -115,7 +115,7 @@ def stated(at: At) -> Range:
     if laws.constant is not None:
         return of_array(laws.constant(node))
     if laws.puts is not None:
-        return union(at(0), *(Range(x, x) for x in laws.puts))
+        return union(at(0), *(TensorRange(x, x) for x in laws.puts))
     for trait, rule in BY_TRAIT.items():
         if node.has(trait):
             return rule(at)
@@ -124,29 +124,29 @@ def stated(at: At) -> Range:
     return moved(at) if node.treatment in MEANS else ANY
 
 
-def _of_anything(at: At, image: Image) -> Range:
+def _of_anything(at: At, image: Image) -> TensorRange:
     """The range of an operator's results on any operands in its domain.
 
     The bounds are rounded outwards to whole numbers, since element types round others.
     """
-    every = {i: unit_ranges.Range.anything(1) for i, v in enumerate(at.node.inputs) if v is not None}
+    every = {i: unit_ranges.UnitRange.anything(1) for i, v in enumerate(at.node.inputs) if v is not None}
     interval = image(at.node, every, np.zeros(1, dtype=bool))
     wild = any(x.wild for x in at.all(elementwise=False))
     low, high = np.floor(interval.low).item(), np.ceil(interval.high).item()
-    return ANY if interval.wild.any() else Range(low, high, wild=wild)
+    return ANY if interval.wild.any() else TensorRange(low, high, wild=wild)
 
 
-def moved(at: At) -> Range:
+def moved(at: At) -> TensorRange:
     """The range of operand 0, whose elements move."""
     return at(0, elementwise=False)
 
 
-def total(at: At) -> Range:
+def total(at: At) -> TensorRange:
     """The range of the sum of all operands."""
     whole, *others = at.all()
     for x in others:
         wild = whole.wild or x.wild
-        whole = Range(whole.low + x.low, whole.high + x.high, whole.rests | x.rests, wild)
+        whole = TensorRange(whole.low + x.low, whole.high + x.high, whole.rests | x.rests, wild)
     return whole
 
 
@@ -157,7 +157,7 @@ def wrapping(rule: Rule) -> Rule:
     results may be any.
     """
 
-    def made(at: At) -> Range:
+    def made(at: At) -> TensorRange:
         interval, type_range = rule(at), of_type(at.result.dtype)
         fits = type_range.low < interval.low and interval.high < type_range.high
         return replace(type_range, wild=True) if at.whole and interval.wild and not fits else interval
@@ -165,7 +165,7 @@ def wrapping(rule: Rule) -> Rule:
     return made
 
 
-def _cast(at: At) -> Range:
+def _cast(at: At) -> TensorRange:
     x, type_range = at(0), of_type(at.result.dtype)
     if not at.whole:
         return x
@@ -174,23 +174,23 @@ def _cast(at: At) -> Range:
         return x.meet(type_range)
     if x.wild or x.low < type_range.low or x.high > type_range.high:
         return replace(type_range, wild=True)
-    return Range(math.trunc(x.low), math.trunc(x.high), x.rests)
+    return TensorRange(math.trunc(x.low), math.trunc(x.high), x.rests)
 
 
-def _size(at: At) -> Range:
+def _size(at: At) -> TensorRange:
     value, node = at.node.inputs[0], at.node
     sizes = (None if value is None else value.sizes) or ()
     sizes = sizes[node.integer("start") : node.integer("end", len(sizes))]
-    return Range(min((s[0] if len(set(s)) == 1 else 0 for s in sizes), default=0))
+    return TensorRange(min((s[0] if len(set(s)) == 1 else 0 for s in sizes), default=0))
 
 
-def _written(at: At) -> Range:
+def _written(at: At) -> TensorRange:
     value = at.node.real("value")
-    filler = Range(value, value) if at.node.input(2) is None else at(2, elementwise=False)
+    filler = TensorRange(value, value) if at.node.input(2) is None else at(2, elementwise=False)
     both = union(moved(at), filler)
     if at.node.attributes.get("reduction", "none") == "none":
         return both
-    return Range(0, rests=both.rests) if both.low >= 0 else ANY
+    return TensorRange(0, rests=both.rests) if both.low >= 0 else ANY
 
 
 BY_TRAIT: Mapping[Trait, Rule] = {
@@ -203,7 +203,7 @@ BY_TRAIT: Mapping[Trait, Rule] = {
     WRITE: _written,
     SIZES: _size,
     SUM: wrapping(total),
-    RANK: lambda at: Range(0) if at.result is at.node.outputs[-1] else moved(at),
+    RANK: lambda at: TensorRange(0) if at.result is at.node.outputs[-1] else moved(at),
 }
 """The rules of operators by their trait."""
 

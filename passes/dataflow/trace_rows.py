@@ -1,7 +1,7 @@
 """The stored tables that rows of a value come from, through operators that keep rows apart.
 
-Needs: a simulated graph. Gives: `Way`s. In a value made of stored tensors alone, rows made of zeros are zero.
-There are several ways where axes of size one leave open which axis the rows come from.
+Needs: a simulated graph. Gives: `RowPath`s. In a value made of stored tensors alone, rows made of zeros are
+zero. There are several ways where axes of size one leave open which axis the rows come from.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, VIEW
 from growc.passes.axes.infer import operands_of
 
 
-class Along(NamedTuple):
+class RowPlace(NamedTuple):
     """The place of rows: an axis, and the number of consecutive elements of it that each row has."""
 
     axis: int
     block: int = 1
 
 
-Above = Mapping[int, Along]
+Above = Mapping[int, RowPlace]
 """The place of the rows in each operand of a node that has them."""
 
 
 @dataclass(frozen=True, eq=False)
-class Way:
+class RowPath:
     """One path of rows: their place in the tables that they come from, and in all values on the path."""
 
-    tables: Mapping[Weight, Along] = field(default_factory=dict)
-    places: Mapping[Value, Along] = field(default_factory=dict)
+    tables: Mapping[Weight, RowPlace] = field(default_factory=dict)
+    places: Mapping[Value, RowPlace] = field(default_factory=dict)
 
     @property
-    def nodes(self) -> dict[Node, Along]:
+    def nodes(self) -> dict[Node, RowPlace]:
         """The nodes on the path, each with the place of the rows in its result."""
         return {v.producer: at for v, at in self.places.items() if v.producer is not None}
 
 
-def ways(graph: Graph, value: Value, along: Along, way: Way, static: Set[Value]) -> Iterator[Way]:
+def ways(graph: Graph, value: Value, along: RowPlace, way: RowPath, static: Set[Value]) -> Iterator[RowPath]:
     """Yield all paths from tables to the rows of a value that extend `way`."""
     if value in way.places:
         if way.places[value] == along:
@@ -72,7 +72,7 @@ def _plain(weight: Weight) -> bool:
     return weight.floating and weight.stored is None and not weight.computed and weight.order is None
 
 
-def above_of(graph: Graph, made: Value, along: Along, *, zeros: bool = True) -> Iterator[Above]:
+def above_of(graph: Graph, made: Value, along: RowPlace, *, zeros: bool = True) -> Iterator[Above]:
     """Yield the possible places of a result's rows in the operands of its node.
 
     `zeros`: only through operators that make zero rows of zero rows.
@@ -89,7 +89,7 @@ def above_of(graph: Graph, made: Value, along: Along, *, zeros: bool = True) -> 
         line = graph.dialect.line(node, *operands_of(node))
         term = (line.outputs[node.outputs.index(made)] or ("_",) * made.rank)[axis]
         above = {
-            i: Along(terms.index(term), along.block)
+            i: RowPlace(terms.index(term), along.block)
             for i, terms in enumerate(line.inputs)
             if terms and term in terms
         }
@@ -115,7 +115,7 @@ def _sized(node: Node) -> bool:
     return (listed is None or listed.known is not None) and "axes" not in node.attributes
 
 
-def _viewed(node: Node, along: Along, before: Sizes, after: Sizes) -> Iterator[Along]:
+def _viewed(node: Node, along: RowPlace, before: Sizes, after: Sizes) -> Iterator[RowPlace]:
     """Yield the places of rows before a change of shape."""
     named, (axis, block) = node.named_axes if node.laws.shape is None else None, along
     if node.laws.shape is not None:  # a change of shape keeps the distance between two rows in elements
@@ -129,12 +129,12 @@ def _viewed(node: Node, along: Along, before: Sizes, after: Sizes) -> Iterator[A
                 and length
                 and sizes == tuple(n // block * length for n in after[axis])
             ):
-                yield Along(k, length)
+                yield RowPlace(k, length)
     elif named is not None:
         rank = max(len(before), len(after))
         stay = [k for k in range(rank) if k not in {a % rank for a in named}]
         axes = [stay[axis]] if len(after) < len(before) else [stay.index(axis)] if axis in stay else []
-        yield from (Along(k, block) for k in axes)
+        yield from (RowPlace(k, block) for k in axes)
 
 
 def _behind(sizes: Sizes, axis: int) -> list[int]:

@@ -16,9 +16,9 @@ from growc.passes.compilation import Result, Stored
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.finish.assembled import Assembled
 from growc.passes.finish.symmetry import Symmetry
-from growc.passes.layers.layer_runs import Depth
+from growc.passes.layers.layer_runs import DepthChange
 from growc.plans.execute import leaf_steps
-from growc.plans.plan import MEAN, Alike, AxisChange, Certificate, Gap, Gone, Plan, WeightPlan
+from growc.plans.plan import MEAN, Alike, AxisChange, Certificate, DroppedWeight, Gap, Plan, WeightPlan
 from growc.plans.quantised import Quantised, quantised
 
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
@@ -56,16 +56,16 @@ def certify_pass(c: Stored) -> Result:
     return Result(**vars(c), plan=plan)
 
 
-def gone(c: Stored) -> Iterator[Gone]:
+def gone(c: Stored) -> Iterator[DroppedWeight]:
     """Yield the weights of the source that the result lacks: those of dropped layers, heads and parts."""
     kept_names = {w.copy_of or w.source for w in c.assembled.weights}
     kept_names |= {name for weight in c.assembled.weights for name in weight.mean_of}
     for weight in c.first.graph.weights:
         if weight.floating and weight.elements > 1 and weight.name not in kept_names:
-            yield Gone(weight.name, weight.stored_shape)
+            yield DroppedWeight(weight.name, weight.stored_shape)
 
 
-def layer_counts(depth: Depth) -> dict[str, AxisChange]:
+def layer_counts(depth: DepthChange) -> dict[str, AxisChange]:
     """The numbers of layers of the runs, before and after."""
     before = tuple(dict.fromkeys(run.count for run in depth.runs))
     after = tuple(dict.fromkeys(run.count_before(None) for run in depth.runs))

@@ -9,7 +9,7 @@ from functools import cached_property
 from growc.algebra.draws import Draws
 from growc.errors.brief import brief
 from growc.ir.graph import Node, Value, Weight
-from growc.passes.dataflow.trace_rows import Along
+from growc.passes.dataflow.trace_rows import RowPlace
 from growc.plans.plan import Gap, Summary
 
 
@@ -36,7 +36,7 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Past:
+class RunHistory:
     """The history of one run of layers.
 
     count: the number of layers in the source.
@@ -57,10 +57,10 @@ class Past:
     grafted: bool = False
 
     @staticmethod
-    def of(count: int) -> Past:
+    def of(count: int) -> RunHistory:
         """The history of a run in which nothing has moved."""
         themselves = tuple((layer,) for layer in range(count))
-        return Past(count, (), (False,) * count, (None,) * count, themselves)
+        return RunHistory(count, (), (False,) * count, (None,) * count, themselves)
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -97,19 +97,19 @@ class Past:
         zeroed: tuple[bool, ...],
         drawn: tuple[Drawn | None, ...],
         merged: tuple[tuple[int, ...], ...],
-    ) -> Past:
+    ) -> RunHistory:
         """The history with one more statement.
 
         zeroed, drawn, merged: of the layers as they stand after it.
         """
-        return Past(self.count, (*self.moves, move), zeroed, drawn, merged, self.grafted)
+        return RunHistory(self.count, (*self.moves, move), zeroed, drawn, merged, self.grafted)
 
 
 @dataclass(frozen=True)
-class Depth:
+class DepthChange:
     """The histories of all runs of a model, the gaps, and the plan's summary of each statement."""
 
-    runs: tuple[Past, ...] = ()
+    runs: tuple[RunHistory, ...] = ()
     gaps: tuple[Gap, ...] = ()
     summaries: tuple[tuple[int, Summary], ...] = ()
     warnings: tuple[str, ...] = ()
@@ -157,12 +157,12 @@ class Run:
     kinds: tuple[int, ...] = ()
     period: int = 1
     residual: bool = True
-    past: Past | None = None
+    past: RunHistory | None = None
 
     @property
-    def history(self) -> Past:
+    def history(self) -> RunHistory:
         """The history of the layers, also if nothing moved."""
-        return self.past or Past.of(len(self.layers))
+        return self.past or RunHistory.of(len(self.layers))
 
     @property
     def tensors(self) -> frozenset[str]:
@@ -187,9 +187,9 @@ class Rows:
     __repr__ = brief
 
     run: int
-    tables: Mapping[Weight, Along]
+    tables: Mapping[Weight, RowPlace]
     reads: tuple[tuple[Node, ...], ...]
-    way: Mapping[Node, Along] = field(repr=False)
+    way: Mapping[Node, RowPlace] = field(repr=False)
     sums: tuple[tuple[Node, int], ...] = ()
     constant: bool = True
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from growc.ir.graph import Graph, Node, Origin, Value, static_values
 from growc.ir.traits import SIZES, SUM
 from growc.ir.walk import walk
-from growc.passes.dataflow.trace_rows import Along, Way, ways
+from growc.passes.dataflow.trace_rows import RowPath, RowPlace, ways
 from growc.passes.layers.layer_runs import Layer, Rows
 
 
@@ -136,11 +136,11 @@ def _sums(
     yield from sums
 
 
-def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None:
+def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> RowPath | None:
     """The path of the rows from stored tensors that nothing else reads; None if there is none."""
-    partial_ways = [Way()]
+    partial_ways = [RowPath()]
     for read in reads:
-        along = Along(read.axis)
+        along = RowPlace(read.axis)
         partial_ways = [
             longer for path in partial_ways for longer in ways(graph, read.whole, along, path, static)
         ]
@@ -148,7 +148,7 @@ def _way(graph: Graph, reads: Sequence[_Read], static: Set[Value]) -> Way | None
     return next((path for path in partial_ways if _alone(graph, path, taken)), None)
 
 
-def _alone(graph: Graph, way: Way, reads: Set[Node]) -> bool:
+def _alone(graph: Graph, way: RowPath, reads: Set[Node]) -> bool:
     """Whether everything made of the tables goes to these reads, except for operators that ask for sizes."""
 
     def made(value: Value) -> Iterator[Value]:

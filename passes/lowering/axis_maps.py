@@ -39,7 +39,7 @@ Resizing = ast.Widen | ast.Subclone | ast.Reorder
 
 
 @dataclass(frozen=True, eq=False)
-class Ask:
+class AxisStatement:
     """One statement applied to one axis.
 
     place: the ordinal of the axis, or of the one it is a copy of, among the targets of the statement. It
@@ -65,14 +65,14 @@ class Ask:
 class Requests:
     """Puts requests into stages.
 
-    size_of: evaluates a size expression for one `Ask`.
+    size_of: evaluates a size expression for one `AxisStatement`.
     """
 
     roles: Roles
     axes: Axes
     sizes: Sizes
     rankings: Rankings
-    size_of: Callable[[Expr, Ask], int]
+    size_of: Callable[[Expr, AxisStatement], int]
     computed: dict[Space, Reason] = field(init=False)
     taken: int = 0
     """Bytes of memory that the maps requested so far take."""
@@ -86,7 +86,7 @@ class Requests:
         spaces = (space for use in self.axes.graph.uses() for space in self.axes.of(use))
         return Counter(atoms_of(spaces))
 
-    def add(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> None:
+    def add(self, ask: AxisStatement, spaces: Sequence[Space], before: int, after: int) -> None:
         """Map a row-major product of spaces from `before` to `after` units."""
         if ask.stage.axis == "channels":
             spaces, before, after = self.inside_groups(ask, spaces, before, after)
@@ -114,13 +114,13 @@ class Requests:
             sizes.apply_to(atom, stage)
         return sizes.product(spaces) == after
 
-    def put(self, ask: Ask, request: Request) -> None:
+    def put(self, ask: AxisStatement, request: Request) -> None:
         """Give one atom its map."""
         self.unmoved(ask, request.space, request.map.index, request.map.source)
         ask.stage.requests[request.space] = request
         self.rankings.follow(request.space, request.map)
 
-    def unmoved(self, ask: Ask, space: Space, index: Ints, source: int) -> None:
+    def unmoved(self, ask: AxisStatement, space: Space, index: Ints, source: int) -> None:
         """Raise FixedError (G304) if the map moves units that computed numbers tell apart.
 
         Shape of `index`: (…, units). source: the number of units before.
@@ -134,7 +134,7 @@ class Requests:
             message = f"units of `{ask.stage.axis}` cannot move: {cause}"
             raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
-    def filled(self, ask: Ask, statement: ast.Widen, place: Place) -> Request:
+    def filled(self, ask: AxisStatement, statement: ast.Widen, place: Place) -> Request:
         """The request for an atom that a fill widens."""
         space, unit, fill = find(place.space), place.unit, FILLS[statement.fill.name]
         self.taken += OF_UNIT * place.after * (1 + self.holders[space])
@@ -148,7 +148,9 @@ class Requests:
         index_map = index_map if unit == 1 else index_map.kron(IndexMap.identity(unit))
         return Request(space, fill, index_map, new, ask.draws, unit)
 
-    def ranked(self, ask: Ask, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int) -> Request:
+    def ranked(
+        self, ask: AxisStatement, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int
+    ) -> Request:
         """The request for an atom whose units a ranking selects or reorders.
 
         Raises GrowError (G309) for rankings that average.
@@ -169,7 +171,7 @@ class Requests:
         share = self.rankings.share(statement, place.space, request.map) if request.drops else None
         return replace(request, share=share) if request.drops else request
 
-    def placing(self, ask: Ask) -> Placing:
+    def placing(self, ask: AxisStatement) -> Placing:
         """The assignment of this axis's map to atoms."""
         statement = ask.statement
         front = isinstance(statement, ast.Widen) and FILLS[statement.fill.name].whole_runs
@@ -177,7 +179,7 @@ class Requests:
         grows = isinstance(statement, ast.Widen)
         return Placing(self.axes, self.sizes, name, span, size_span(statement), front, ask.target.at, grows)
 
-    def places(self, ask: Ask, spaces: Sequence[Space], before: int, after: int) -> list[Place]:
+    def places(self, ask: AxisStatement, spaces: Sequence[Space], before: int, after: int) -> list[Place]:
         """The atoms that the statement maps."""
         statement = ask.statement
         if isinstance(statement, ast.Reorder):
@@ -189,7 +191,7 @@ class Requests:
             raise GrowError(Diagnostic("G305", message, block_expr.span))
         return self.placing(ask).resized(spaces, before, after, block)
 
-    def fixed(self, ask: Ask) -> FixedError | None:
+    def fixed(self, ask: AxisStatement) -> FixedError | None:
         """Why the axis cannot change to any size; None if it can."""
         spaces = ask.target.spaces
         size = self.sizes.product(spaces)
@@ -204,7 +206,7 @@ class Requests:
         return None
 
     def inside_groups(
-        self, ask: Ask, spaces: Sequence[Space], before: int, after: int
+        self, ask: AxisStatement, spaces: Sequence[Space], before: int, after: int
     ) -> tuple[list[Space], int, int]:
         """The factors of channels that do not count groups, with their size before and after.
 
@@ -223,7 +225,7 @@ class Requests:
             raise GrowError(Diagnostic("G301", message, size_span(ask.statement), wrong))
         return inner, part, after // groups
 
-    def agree(self, ask: Ask, space: Space, size: int) -> None:
+    def agree(self, ask: AxisStatement, space: Space, size: int) -> None:
         """Raise GrowError (G301) unless axes of one name that share a space ask for the same size."""
         earlier, axis = ask.stage.requests[space].map.size, ask.stage.axis
         if earlier == size:
@@ -240,7 +242,7 @@ class Requests:
         )
 
 
-def chosen(ask: Ask, space: Space, before: int, index: Ints) -> Request:
+def chosen(ask: AxisStatement, space: Space, before: int, index: Ints) -> Request:
     """The request for a choice of units."""
     index_map = IndexMap.of(before, index)
     return Request(find(space), None, index_map, np.zeros(len(index), dtype=bool), ask.draws)

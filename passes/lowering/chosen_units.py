@@ -16,7 +16,7 @@ from growc.ir.graph import Node
 from growc.ir.lowered_statement import Choice, Sizes
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.routing import fewest
-from growc.passes.lowering.axis_maps import Ask
+from growc.passes.lowering.axis_maps import AxisStatement
 
 
 def rankings_of(axes: Axes, atoms: AbstractSet[Space]) -> Iterator[Node]:
@@ -27,7 +27,7 @@ def rankings_of(axes: Axes, atoms: AbstractSet[Space]) -> Iterator[Node]:
             yield ranking
 
 
-def choices_after(axes: Axes, ask: Ask, sizes: Sizes, count: int | None) -> list[Choice]:
+def choices_after(axes: Axes, ask: AxisStatement, sizes: Sizes, count: int | None) -> list[Choice]:
     """The choices from an axis that grows. count: how many units are chosen afterwards; None keeps the
     number.
 

@@ -16,7 +16,7 @@ from growc.errors.regular_files import foreign
 from growc.errors.source import Span
 from growc.ir.lowered_statement import Sizes
 from growc.passes.compilation import Analysis, Request
-from growc.passes.layers.layer_runs import Depth, Layers
+from growc.passes.layers.layer_runs import DepthChange, Layers
 from growc.passes.lowering.lower_depth import depth_of
 from growc.passes.lowering.lower_recipe import lowered
 from growc.passes.new_layers.zero_branches import Branches
@@ -25,7 +25,7 @@ from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound
 from growc.resolve.checks import check
 from growc.resolve.config_fields import sizes_of_config
-from growc.resolve.match import Known, matched
+from growc.resolve.match import SizesByPart, matched
 
 PARTS = ("encoder", "decoder")
 """Scopes whose sizes are matched separately."""
@@ -50,14 +50,14 @@ def match_pass(c: Request) -> Request:
     return Request(**vars(c) | {"statements": plain})
 
 
-def sizes_after(c: Request, statements: Sequence[Bound]) -> Known:
+def sizes_after(c: Request, statements: Sequence[Bound]) -> SizesByPart:
     """The sizes of the model after these statements."""
-    sizes = lowered(c, statements, Depth()).sizes
+    sizes = lowered(c, statements, DepthChange()).sizes
     depth = depth_of(c, statements, Branches(c.axes, c.layers))
     return known_sizes(c.roles, sizes, c.layers, [run.count_before(None) for run in depth.runs])
 
 
-def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int]) -> Known:
+def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int]) -> SizesByPart:
     """The sizes of a model's axes, in all of it and in each part.
 
     counts: the number of layers of each run.
@@ -73,10 +73,10 @@ def known_sizes(roles: Roles, sizes: Sizes, layers: Layers, counts: Sequence[int
         runs = zip(layers.runs, counts, strict=True)
         numbers = tuple(dict.fromkeys(n for run, n in runs if part in ("", run.scope)))
         sizes_by_part[part] = sizes_by_role | ({"layers": numbers} if numbers else {})
-    return Known(sizes_by_part, grouped)
+    return SizesByPart(sizes_by_part, grouped)
 
 
-def sizes_in(path: Path, span: Span, inspect: Inspect) -> Known:
+def sizes_in(path: Path, span: Span, inspect: Inspect) -> SizesByPart:
     """The sizes of a model file or a config.json. Raises GrowError (G310) if a config gives none."""
     config = path / "config.json" if path.is_dir() else path
     try:
@@ -86,7 +86,7 @@ def sizes_in(path: Path, span: Span, inspect: Inspect) -> Known:
             return known_sizes(analysis.roles, Sizes(), analysis.layers, counts)
         with foreign(config, "a config"):
             fields = json.loads(config.read_text(encoding="utf-8"))
-            known = sizes_of_config(fields) if isinstance(fields, dict) else Known({})
+            known = sizes_of_config(fields) if isinstance(fields, dict) else SizesByPart({})
     except GrowError as error:
         raise GrowError(*(replace(d, span=span) for d in error.diagnostics)) from error
     if not known.of.get(""):

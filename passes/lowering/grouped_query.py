@@ -24,7 +24,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.ir.lowered_statement import Regroup, Stage, Units, pool, shuffle, split
 from growc.passes.heads.insert_groups import averages
-from growc.passes.lowering.axis_maps import Ask, Requests, chosen, size_span
+from growc.passes.lowering.axis_maps import AxisStatement, Requests, chosen, size_span
 from growc.passes.ranking.rankings import listed_units
 from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.recipe import syntax_tree as ast
@@ -70,7 +70,7 @@ def pairs_of(roles: Roles) -> list[Pair]:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledHeads:
     """The final sizes of a pair.
 
     split: into how many groups each group of the source splits, before the fill of `kv_heads`.
@@ -83,7 +83,9 @@ class Settled:
     group: int
 
 
-def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]) -> Settled:
+def settle(
+    keys: int, group: int, kv_heads: int, heads: int, span: Span, others: Sequence[Span]
+) -> SettledHeads:
     """Settle the sizes that follow from K, G and the sizes asked for.
 
     Raises GrowError (G301) if these do not make whole groups.
@@ -96,13 +98,13 @@ def settle(keys: int, group: int, kv_heads: int, heads: int, span: Span, others:
         raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
     new_group = heads // kv_heads
     if new_group >= group or kv_heads <= keys:
-        return Settled(1, kv_heads, new_group)
+        return SettledHeads(1, kv_heads, new_group)
     if group % new_group:
         message = f"groups of {group} query heads cannot split into groups of {new_group}"
         divisors = ", ".join(str(d) for d in range(1, group + 1) if group % d == 0)
         help_ = f"a group can become {divisors} or more"
         raise GrowError(Diagnostic("G301", message, span, "", (), help_, labelled))
-    return Settled(group // new_group, kv_heads, new_group)
+    return SettledHeads(group // new_group, kv_heads, new_group)
 
 
 @dataclass
@@ -113,7 +115,7 @@ class Pairs:
 
     requests: Requests
     pairs: list[Pair]
-    asks: dict[Pair, list[Ask]] = field(default_factory=dict)
+    asks: dict[Pair, list[AxisStatement]] = field(default_factory=dict)
     """The postponed requests of each pair."""
     given: set[Pair] = field(default_factory=set)
     """Pairs whose number of `heads` the recipe gives."""
@@ -139,7 +141,7 @@ class Pairs:
         """Whether an atom belongs to a pair."""
         return any(space in (p.keys, p.group) for p in self.pairs)
 
-    def takes(self, ask: Ask) -> bool:
+    def takes(self, ask: AxisStatement) -> bool:
         """Whether an axis belongs to a pair.
 
         Its statement is then postponed, or settled at once if it averages.
@@ -220,7 +222,7 @@ class Pairs:
         for bearer in (pair.heads, pair.kv_heads):
             sizes.asked.pop(tuple(s for s in bearer.spaces), None)
 
-    def pool(self, pair: Pair, ask: Ask) -> None:
+    def pool(self, pair: Pair, ask: AxisStatement) -> None:
         """Replace key/value heads by means; query heads stay as they are.
 
         Raises GrowError (G301) unless each mean has equally many heads.
@@ -253,7 +255,9 @@ class Pairs:
             return np.full((keys, group), -1)
         return source_heads[rows.index][:, columns.index]
 
-    def regroup(self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: Ask, stage: Stage) -> Regroup:
+    def regroup(
+        self, pair: Pair, cannot: str, units: tuple[Units, Units], ask: AxisStatement, stage: Stage
+    ) -> Regroup:
         """Move key/value heads together with the query heads of their groups."""
         averaging = averages(ask.statement)
         self.require_free(ask, (pair.keys, pair.group), grows=not averaging)
@@ -265,14 +269,14 @@ class Pairs:
             self.requests.rankings.pool(space, space_units.mean(size))
         return regrouping
 
-    def require_free(self, ask: Ask, spaces: Sequence[Space], *, grows: bool) -> None:
+    def require_free(self, ask: AxisStatement, spaces: Sequence[Space], *, grows: bool) -> None:
         """Raise GrowError (G304) if an operator prevents other units, or more of them."""
         placing = replace(self.requests.placing(ask), grows=grows)
         for space in spaces:
             if placing.fixed(space) is not None:
                 raise placing.frozen(space)
 
-    def ranked(self, pair: Pair, ask: Ask, order: Ints, now: int, after: int) -> Ints:
+    def ranked(self, pair: Pair, ask: AxisStatement, order: Ints, now: int, after: int) -> Ints:
         """The heads of every group in their new order. If heads are dropped, those that stay come first."""
         statement = ask.statement
         assert not isinstance(statement, ast.Widen)
@@ -298,7 +302,7 @@ class Pairs:
             self.requests.put(ask, chosen(ask, pair.group, now, np.arange(after)))
         return new_order
 
-    def columns(self, pair: Pair, ask: Ask, keys: int, now: int) -> Ints:
+    def columns(self, pair: Pair, ask: AxisStatement, keys: int, now: int) -> Ints:
         """The places in the groups of `heads` at which the remaining heads stood, the same for each of
         `keys`.
 
@@ -312,7 +316,7 @@ class Pairs:
             raise GrowError(Diagnostic("G309", message, ask.statement.span))
         return group_map.index
 
-    def best(self, pair: Pair, ask: Ask, order: Ints, after: int) -> Ints:
+    def best(self, pair: Pair, ask: AxisStatement, order: Ints, after: int) -> Ints:
         """The places of the heads of every group, highest-ranked first, in terms of `order`.
 
         Raises GrowError (G309, G313) for listed heads that do not fit the groups.
@@ -337,7 +341,7 @@ class Pairs:
         rank[listed] = np.arange(len(listed))
         return np.argsort(rank.reshape(keys, size), axis=1, kind="stable")
 
-    def check(self, pair: Pair, goal: Settled, span: Span) -> None:
+    def check(self, pair: Pair, goal: SettledHeads, span: Span) -> None:
         """Raise GrowError (G301) unless all statements together reach the sizes asked for."""
         keys, group = (self.requests.sizes.of(s)[0] for s in (pair.keys, pair.group))
         if (keys, group) != (goal.keys, goal.group):

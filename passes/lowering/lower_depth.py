@@ -1,7 +1,7 @@
 """The list of layers of the result, from the statements on layers.
 
-Needs: the resolved statements, the model's layers. Gives: `Depth`. Raises GrowError with every statement that
-the model cannot follow.
+Needs: the resolved statements, the model's layers. Gives: `DepthChange`. Raises GrowError with every
+statement that the model cannot follow.
 
 The result computes what the source computes if the source's layers stand once and in order, and every other
 layer adds nothing to the stream. Such layers are the zero-initialised layers of Gesmundo and Maile, and the
@@ -22,7 +22,17 @@ from growc.grammar import depth_text
 from growc.ir.graph import Value
 from growc.passes.analysis import AXES
 from growc.passes.compilation import Arranged, Request, Source
-from growc.passes.layers.layer_runs import Depth, Drawn, Instance, Layer, Layers, Move, Obstacle, Past, Run
+from growc.passes.layers.layer_runs import (
+    DepthChange,
+    Drawn,
+    Instance,
+    Layer,
+    Layers,
+    Move,
+    Obstacle,
+    Run,
+    RunHistory,
+)
 from growc.passes.lowering.lower_recipe import lowered
 from growc.passes.lowering.resolve_axis import named, only_size
 from growc.passes.lowering.scopes import runs_in
@@ -46,10 +56,10 @@ def depth_pass(c: Request) -> Arranged:
     return rearranged(c, depth_of(c, c.statements, branches), branches)
 
 
-def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Depth:
+def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> DepthChange:
     """The layers of every run after all statements. Raises GrowError with the errors of all of them."""
     runs, size_of = c.layers.runs, partial(size_before, c, statements)
-    depths = [Past.of(len(run.layers)) for run in runs]
+    depths = [RunHistory.of(len(run.layers)) for run in runs]
     errors: list[Diagnostic] = []
     summaries: list[tuple[int, Summary]] = []
     warnings: list[str] = []
@@ -92,7 +102,7 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
     gaps = [gap for run, depth in zip(runs, depths, strict=True) for gap in gaps_of(run, depth, branches)]
     phase_warnings = [w for run, past in zip(runs, depths, strict=True) for w in out_of_phase(run, past)]
     warnings = list(dict.fromkeys([*warnings, *phase_warnings]))
-    return Depth(
+    return DepthChange(
         tuple(depths),
         tuple(gaps),
         tuple(summaries),
@@ -101,7 +111,7 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
     )
 
 
-def rearranged(c: Request, depth: Depth, branches: Branches) -> Arranged:
+def rearranged(c: Request, depth: DepthChange, branches: Branches) -> Arranged:
     """The model with other layers, analysed again.
 
     Raises GrowError (G314) if they cannot stand in this order.
@@ -128,7 +138,7 @@ def _of_the_order(found: Diagnostic) -> Diagnostic:
 
 def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, moment: int) -> int:
     """The size of an axis before a statement, for expressions in statements on layers."""
-    sizes = lowered(c, [b for b in statements if b.number < moment], Depth()).sizes
+    sizes = lowered(c, [b for b in statements if b.number < moment], DepthChange()).sizes
     candidates = (sizes.product(a.spaces) for a in named(name, span, c.roles, c.axes))
     return only_size(name, sorted(candidates), span)
 
@@ -139,7 +149,7 @@ def by_scores(statement: DepthStatement) -> ast.Order | None:
     return order if order is not None and SHALLOWER[order.name].scored else None
 
 
-def of_places(depth: Past, scores: Sequence[float | None], order: ast.Order) -> list[float]:
+def of_places(depth: RunHistory, scores: Sequence[float | None], order: ast.Order) -> list[float]:
     """The scores of the layers in their current places: those of the source's layers, and 0 for layers that
     add nothing.
 
@@ -161,7 +171,7 @@ def of_places(depth: Past, scores: Sequence[float | None], order: ast.Order) -> 
     return [0.0 if zero else scores[k] or 0.0 for k, zero in zip(depth.order, depth.zeroed, strict=True)]
 
 
-def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
+def _evaluated(bound: Bound, depth: RunHistory, size_of: SizeOf, expr: Expr) -> int:
     """The value of an expression in a statement on layers, with the sizes before that statement."""
 
     def size(axis: Named) -> int:
@@ -172,7 +182,7 @@ def _evaluated(bound: Bound, depth: Past, size_of: SizeOf, expr: Expr) -> int:
     return evaluate(expr, size)
 
 
-def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
+def _counted_back(bound: Bound, depth: RunHistory, size_of: SizeOf) -> Iterator[str]:
     statement = bound.statement
     ranges = statement.layers if isinstance(statement, ast.Arrange) else ()
     all_ranges = (statement.layers,) if isinstance(statement, ast.Drop | ast.MergeLayers) else ranges
@@ -181,8 +191,8 @@ def _counted_back(bound: Bound, depth: Past, size_of: SizeOf) -> Iterator[str]:
 
 
 def _after(
-    bound: Bound, depth: Past, size_of: SizeOf, scores: Sequence[float] | None, nodes: int, ordinal: int
-) -> Past:
+    bound: Bound, depth: RunHistory, size_of: SizeOf, scores: Sequence[float] | None, nodes: int, ordinal: int
+) -> RunHistory:
     """The layers of a run after a statement.
 
     nodes: how many nodes the run's largest layer has.
@@ -212,7 +222,7 @@ def _after(
     return depth.after(Move(bound.number, tuple(order)), tuple(zeroed), tuple(drawn), tuple(merged))
 
 
-def _mean_of(depth: Past, layers: Sequence[int], span: Span) -> tuple[int, ...]:
+def _mean_of(depth: RunHistory, layers: Sequence[int], span: Span) -> tuple[int, ...]:
     """The source's layers that a merged layer is the mean of; a layer that counts several times is listed as
     often.
 
@@ -236,7 +246,7 @@ def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
     return Draws.of(seed, bound.number, "layers", " ".join(map(repr, bound.scopes)), ordinal)
 
 
-def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
+def gaps_of(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:
     """The gaps that the new list of layers causes."""
     if depth.grafted:
         yield from _foreign(run, depth, branches)
@@ -276,7 +286,7 @@ def gaps_of(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
         yield _gap(run, once[0], "the layers stand in another order")
 
 
-def _foreign(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
+def _foreign(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:
     """The gaps of layers from a template or drawn at random."""
     for place, (source, passage) in enumerate(zip(depth.order, branches.passages(run, depth), strict=True)):
         if passage is not None:
@@ -287,7 +297,7 @@ def _foreign(run: Run, depth: Past, branches: Branches) -> Iterator[Gap]:
         yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
 
 
-def out_of_phase(run: Run, past: Past) -> Iterator[str]:
+def out_of_phase(run: Run, past: RunHistory) -> Iterator[str]:
     """Warnings about layers of several kinds whose period differs between source and result."""
     kinds = [run.kinds[source] for source in past.order]
     if run.period > 1 and any(kind != run.kinds[k % run.period] for k, kind in enumerate(kinds)):
@@ -316,7 +326,7 @@ def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:
     return Gap.at(node, cause, remedy)
 
 
-def instances(layers: Layers, depth: Depth, branches: Branches) -> dict[int, list[Instance]]:
+def instances(layers: Layers, depth: DepthChange, branches: Branches) -> dict[int, list[Instance]]:
     """The layers to build, for every run that changes."""
     by_run: dict[int, list[Instance]] = {}
     for number, (run, past) in enumerate(zip(layers.runs, depth.runs, strict=True)):
@@ -344,7 +354,7 @@ def _writers(branches: Branches, layer: Layer) -> tuple[Value, ...]:
     return tuple(use for branch in terms for use in branch.writer)
 
 
-def with_past(layers: Layers, depth: Depth) -> Layers:
+def with_past(layers: Layers, depth: DepthChange) -> Layers:
     """The layers, each run with its history."""
     runs = tuple(replace(run, past=past) for run, past in zip(layers.runs, depth.runs, strict=True))
     return replace(layers, runs=runs)

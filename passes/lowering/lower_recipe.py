@@ -21,9 +21,9 @@ from growc.ir.lowered_statement import Sizes, Stage
 from growc.passes.axes.unstacked_experts import taken
 from growc.passes.compilation import Arranged, Mapped, Request
 from growc.passes.heads.insert_groups import averages
-from growc.passes.layers.layer_runs import Depth
+from growc.passes.layers.layer_runs import DepthChange
 from growc.passes.layers.origin_of_layers import Ancestry
-from growc.passes.lowering.axis_maps import Ask, Requests, Resizing, options_of
+from growc.passes.lowering.axis_maps import AxisStatement, Requests, Resizing, options_of
 from growc.passes.lowering.choose_factor import FixedError
 from growc.passes.lowering.chosen_units import choices_after, chosen_now
 from growc.passes.lowering.grouped_query import Pairs, pairs_of
@@ -55,7 +55,7 @@ def lower_pass(c: Arranged) -> Mapped:
     return Mapped(**vars(c), lowered=lowered(c, c.statements, c.depth))
 
 
-def lowered(c: Request, statements: Sequence[Bound], depth: Depth) -> Lowered:
+def lowered(c: Request, statements: Sequence[Bound], depth: DepthChange) -> Lowered:
     """The maps that these statements ask for, on the layers that the model has at this stage."""
     return _Lowering(c).run(statements, depth)
 
@@ -83,7 +83,7 @@ class _Lowering:
         self.pairs = Pairs(self.requests, pairs_of(c.roles))
         self.kept = spaces_kept(c)
 
-    def run(self, statements: Sequence[Bound], depth: Depth) -> Lowered:
+    def run(self, statements: Sequence[Bound], depth: DepthChange) -> Lowered:
         self.statements = tuple(bound.statement for bound in statements)
         lines = iter(depth.summaries)
         for bound in statements:
@@ -168,7 +168,7 @@ class _Lowering:
         for ordinal, target in enumerate(targets):
             before = self.done.sizes.product(target.spaces)
             place = 0 if name in ("vocab", "positions") else places[ordinal]
-            ask = Ask(stage, bound, statement, target, place, before)
+            ask = AxisStatement(stage, bound, statement, target, place, before)
             undo = self.requests.rankings.copy(), dict(stage.requests)
             try:
                 self.let_go(ask)
@@ -217,14 +217,14 @@ class _Lowering:
         self.done.sizes.apply(stage)
         self.summarise(statement, changes, len(stage.merges))
 
-    def let_go(self, ask: Ask) -> None:
+    def let_go(self, ask: AxisStatement) -> None:
         """Raise FixedError (G304) if the axis must stay as it is."""
         if not ask.bound.scopes and not self.kept.isdisjoint(atoms_of(ask.target.spaces)):
             cause = self.c.kept.cause
             message = f"`{ask.stage.axis}` cannot be resized: {cause}"
             raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
-    def asked(self, ask: Ask, region: Region, ordinal: int) -> int:
+    def asked(self, ask: AxisStatement, region: Region, ordinal: int) -> int:
         """The size that a statement gives an axis. Raises GrowError if the axis cannot have it."""
         if isinstance(ask.statement, ast.Reorder):
             self.nest(ask, ask.statement)
@@ -233,7 +233,7 @@ class _Lowering:
         self.judge(ask.statement, ask.target, ask.after, after)
         return after
 
-    def nest(self, ask: Ask, statement: ast.Reorder) -> None:
+    def nest(self, ask: AxisStatement, statement: ast.Reorder) -> None:
         """Record the sizes that the shares of a `nest` stand for.
 
         Raises GrowError (G312) for shares that are not whole.
@@ -247,7 +247,7 @@ class _Lowering:
             sizes_by_axis = self.done.prefixes.setdefault(str(share), {})
             sizes_by_axis[name] = tuple(dict.fromkeys([*sizes_by_axis.get(name, ()), size]))
 
-    def request(self, ask: Ask, before: int) -> bool:
+    def request(self, ask: AxisStatement, before: int) -> bool:
         """Put maps into the stage; return whether the statement is postponed until another one is known."""
         ungrouped = self.pairs.without_groups(ask.stage.axis, ask.target)
         if self.pairs.takes(ask):
@@ -322,7 +322,7 @@ class _Lowering:
         sizes = [tuple(side) for side in zip(*changes, strict=True)]
         self.done.summaries.append(Summary(statement.axis.name, sizes[0], sizes[1], note, count))
 
-    def size_of(self, expr: Expr, ask: Ask) -> int:
+    def size_of(self, expr: Expr, ask: AxisStatement) -> int:
         """The value of a size expression for one axis of a statement."""
         return self.evaluate(expr, self.region(ask.bound), ask.target, ask.place)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from growc.algebra.indexmap import Ints
 from growc.ir.lowered_statement import Sizes, Stage
-from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.plans.plan import AxisChange, Summary
 
 
@@ -26,7 +26,7 @@ class Lowered:
     """The sizes that each share of a `nest` stands for, by axis; the smallest share first."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    taken: Taken = field(default_factory=Taken)
+    taken: ExpertRemoval = field(default_factory=ExpertRemoval)
     """The changes of units that the graph takes out one by one."""
 
     def before(self, moment: int) -> Sizes:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from growc.algebra.indexmap import Bools
-from growc.algebra.unit_ranges import MOVES, STILL, VARIES, Range
+from growc.algebra.unit_ranges import MOVES, STILL, VARIES, UnitRange
 from growc.ir.graph import Node, Value
 from growc.ir.notation import NORMS
 from growc.ir.traits import JOIN, RANK, SIZES, WRITE
@@ -31,12 +31,12 @@ from growc.passes.axes.norms import Norm, without_eps
 from growc.passes.dataflow.images import gives_on, image
 from growc.passes.layers.layer_runs import Layer
 
-NOTHING = Range.anything(1, STILL).within(0.0, 0.0)
+NOTHING = UnitRange.anything(1, STILL).within(0.0, 0.0)
 """The range that holds zero alone."""
 
 
 @dataclass
-class Elsewhere:
+class RangesInPlace:
     """The ranges of the values of one new layer.
 
     stream: the range of its start.
@@ -47,13 +47,13 @@ class Elsewhere:
     """
 
     layer: Layer
-    stream: Range
+    stream: UnitRange
     zeroed: Collection[Value]
     drawn: Collection[Value]
     static: Collection[Value]
     treatment: Mapping[Node, str]
     norms: Mapping[Node, Norm]
-    ranges: dict[Value, Range] = field(default_factory=dict)
+    ranges: dict[Value, UnitRange] = field(default_factory=dict)
     wild: dict[Value, Node] = field(default_factory=dict)
     """For each value that may be infinite or no number, the node that makes it so."""
 
@@ -66,18 +66,18 @@ class Elsewhere:
         for node in self.layer.nodes:
             self.through(node)
 
-    def of(self, value: Value) -> Range:
+    def of(self, value: Value) -> UnitRange:
         """The range of a value. Values that the layer only reads have the range of the source's values."""
         producer = value.producer
         if value not in self.ranges and value in self.static and producer not in self.inside and producer:
             self.through(producer)
         if value not in self.ranges and value.weight is not None and value.weight in self.zeros:
             self.reached.add(value)  # Other uses of the weight have unknown numbers.
-            self.ranges[value] = Range.anything(1)
+            self.ranges[value] = UnitRange.anything(1)
         elif value not in self.ranges and value.known is not None:
             self.ranges[value] = _known(value)
         elif value not in self.ranges:
-            self.ranges[value] = Range.anything(1, STILL if value in self.static else MOVES)
+            self.ranges[value] = UnitRange.anything(1, STILL if value in self.static else MOVES)
         return self.ranges[value]
 
     def through(self, node: Node) -> None:
@@ -88,7 +88,7 @@ class Elsewhere:
         for out in node.outputs:
             if out in self.zeroed or (out.known is not None and not reached):
                 continue
-            out_range = result_range if out.floating or out is node.outputs[0] else Range.anything(1)
+            out_range = result_range if out.floating or out is node.outputs[0] else UnitRange.anything(1)
             if not reached:
                 still = STILL if out in self.static else MOVES
                 out_range = replace(out_range, motion=np.array([still]), wild=np.array([False]))
@@ -98,13 +98,13 @@ class Elsewhere:
             if out_range.wild.any():
                 self.wild[out] = next((self.wild[v] for v in node.operands if v in self.wild), node)
 
-    def made(self, node: Node, given: dict[int, Range], same: Bools) -> Range:
+    def made(self, node: Node, given: dict[int, UnitRange], same: Bools) -> UnitRange:
         """The range of a node's results.
 
         same: whether the source has the same results.
         """
         if not given:
-            return Range.anything(1)
+            return UnitRange.anything(1)
         treatment, norm = self.treatment.get(node, ""), self.norms.get(node)
         wild = np.logical_or.reduce([operand_range.wild for operand_range in given.values()])
         if norm is not None and not norm.by_operator:
@@ -115,7 +115,7 @@ class Elsewhere:
         if treatment == "contract":
             return _contracted(given).bad(wild)
         if "made_of" in node.attributes or treatment in ("attention", "recurrent"):
-            return Range.anything(1).bad(wild)
+            return UnitRange.anything(1).bad(wild)
         if node.has(WRITE) and node.attributes.get("reduction", "none") == "none":
             return given[0].union(given.get(2, NOTHING))
         if node.has(RANK) and node.outputs[0].floating:
@@ -124,45 +124,45 @@ class Elsewhere:
             given = {0: given[0]}
         return image(node, given, same)
 
-    def normed(self, norm: Norm) -> Range:
+    def normed(self, norm: Norm) -> UnitRange:
         """The range of a norm in pieces, by the formula of the whole norm."""
         source = self.of(norm.source)
         motion = VARIES if norm.gain is not None or source.holds(0).any() else int(source.motion[0])
-        result_range = replace(Range.anything(1, motion), wild=source.wild)
+        result_range = replace(UnitRange.anything(1, motion), wild=source.wild)
         return result_range.bad(source.flat(centred=norm.formula.centred)) if norm.bare else result_range
 
 
-def _known(value: Value) -> Range:
+def _known(value: Value) -> UnitRange:
     """The range of the numbers that a value is known to hold."""
     numbers = [np.asarray(a, dtype=np.float64).reshape(-1) for a in value.known or () if a.dtype.kind != "c"]
     every = np.concatenate([*numbers, []])
-    unbounded = Range.anything(1, STILL)
+    unbounded = UnitRange.anything(1, STILL)
     return (
         unbounded.within(every.min(), every.max()) if every.size and np.isfinite(every).all() else unbounded
     )
 
 
-def _is_zero(one: Range) -> bool:
+def _is_zero(one: UnitRange) -> bool:
     return bool((one.low == 0).all() and (one.high == 0).all())
 
 
-def _scaled(given: Mapping[int, Range]) -> Range:
+def _scaled(given: Mapping[int, UnitRange]) -> UnitRange:
     """The range of a norm with its gain and its bias."""
-    x, gain, bias = given[0], given.get(1, Range.anything(1, STILL)), given.get(2, NOTHING)
-    return bias if _is_zero(x) or _is_zero(gain) else Range.anything(1, int(x.motion[0]))
+    x, gain, bias = given[0], given.get(1, UnitRange.anything(1, STILL)), given.get(2, NOTHING)
+    return bias if _is_zero(x) or _is_zero(gain) else UnitRange.anything(1, int(x.motion[0]))
 
 
-def _contracted(given: Mapping[int, Range]) -> Range:
+def _contracted(given: Mapping[int, UnitRange]) -> UnitRange:
     """The range of a sum of products. With a weight it takes no value on more than a null set."""
-    a, b, bias = given[0], given.get(1, Range.anything(1)), given.get(2, NOTHING)
+    a, b, bias = given[0], given.get(1, UnitRange.anything(1)), given.get(2, NOTHING)
     if _is_zero(a) or _is_zero(b):
         return bias
     if STILL in (a.motion[0], b.motion[0]):
-        return Range.anything(1, STILL if a.motion[0] == b.motion[0] else MOVES)
+        return UnitRange.anything(1, STILL if a.motion[0] == b.motion[0] else MOVES)
     positive = _is_zero(bias) and a.low[0] >= 0 and b.low[0] >= 0
     low = min(a.low[0] * b.low[0], 1.0) if positive else -np.inf
     motion = MOVES if a.motion[0] == b.motion[0] == MOVES else VARIES
-    return replace(Range.anything(1, motion).within(low, np.inf, analytic=True), ends=a.ends | b.ends)
+    return replace(UnitRange.anything(1, motion).within(low, np.inf, analytic=True), ends=a.ends | b.ends)
 
 
 # ----------------------------------------------------------------------------- how values move
@@ -209,5 +209,5 @@ def _made(node: Node, treatment: str, given: Mapping[int, int]) -> int:
         return MOVES
     if treatment in NORMS:
         return given[0]
-    ranges = {i: Range.anything(1, motion) for i, motion in given.items()}
+    ranges = {i: UnitRange.anything(1, motion) for i, motion in given.items()}
     return int(image(node, ranges, NO_ROWS).motion[0])

@@ -87,7 +87,7 @@ def _choice(node: Node, place: int, operand: Value, lines: Mapping[Node, Line]) 
     array = numbers(put_value)
     if array is None or not np.isfinite(array).all():
         return None
-    condition = Telling(operand, lines).of(node.inputs[0])
+    condition = ExpressionKeys(operand, lines).of(node.inputs[0])
     if condition is None:
         return None
     puts = _elements([array])
@@ -103,7 +103,7 @@ def _elements(arrays: Sequence[Array]) -> tuple[float, ...]:
     return tuple(float(x) for array in arrays for x in np.unique(array))
 
 
-class Told(NamedTuple):
+class ExpressionKey(NamedTuple):
     """An expression.
 
     key: what tells it from other expressions.
@@ -116,7 +116,7 @@ class Told(NamedTuple):
     single: bool = True
 
 
-class Telling:
+class ExpressionKeys:
     """Makes keys of expressions.
 
     An element of the operand may only be read at its own place; other tensors may be moved.
@@ -125,15 +125,15 @@ class Telling:
     def __init__(self, operand: Value, lines: Mapping[Node, Line]) -> None:
         self.operand, self.lines, self.left = operand, lines, LONG
 
-    def of(self, value: Value | None) -> Told | None:
+    def of(self, value: Value | None) -> ExpressionKey | None:
         """The expression that makes a value; None if it has no key."""
         if value is None or value is self.operand:
-            return Told("absent" if value is None else "operand", reads=value is not None)
+            return ExpressionKey("absent" if value is None else "operand", reads=value is not None)
         array, node = numbers(value), value.producer
         if array is not None:
-            return Told(content(value), single=array.size == 1)
+            return ExpressionKey(content(value), single=array.size == 1)
         if node is None:
-            return Told(value, single=False)
+            return ExpressionKey(value, single=False)
         self.left -= 1
         line = self.lines.get(node)
         if self.left < 0 or line is None:
@@ -144,7 +144,7 @@ class Telling:
         if len(keyed_parts) < len(parts) or not (plain or (line.treatment == "layout" and not reads)):
             return None
         key = (node.op, attributes(node), node.outputs.index(value), *(part.key for part in keyed_parts))
-        return Told(key, reads, plain and all(part.single for part in keyed_parts))
+        return ExpressionKey(key, reads, plain and all(part.single for part in keyed_parts))
 
 
 def elementwise(line: Line) -> bool:

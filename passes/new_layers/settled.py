@@ -1,7 +1,8 @@
 """Facts that hold for every element of a stream: its rounding and its bounds. Repeating either changes
 nothing.
 
-Needs: element types and numbers. Gives: `Settled`, and the facts that remain after a rounding or a bound.
+Needs: element types and numbers. Gives: `ElementFacts`, and the facts that remain after a rounding or a
+bound.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Settled:
+class ElementFacts:
     """Facts that hold for every element of a value: its bounds, and the grids that it lies on.
 
     dtype: the element type.
@@ -85,14 +86,14 @@ class Settled:
     low: float = -math.inf
     high: float = math.inf
     grids: frozenset[str | Grid] = frozenset()
-    half: tuple[str, Grid, Settled] | None = None
+    half: tuple[str, Grid, ElementFacts] | None = None
 
     @staticmethod
-    def of(value: Value) -> Settled:
+    def of(value: Value) -> ElementFacts:
         """The facts that follow from the element type of a value."""
         form = FORMATS.get(value.dtype)
         low = 0.0 if form is not None and not form.signed else -math.inf
-        return Settled(value.dtype, low, grids=frozenset({value.dtype}))
+        return ElementFacts(value.dtype, low, grids=frozenset({value.dtype}))
 
     def on(self, grid: str | Grid) -> bool:
         """Whether every element lies on a grid. False for an unknown type."""
@@ -103,7 +104,7 @@ class Settled:
             return True
         return grid in self.grids or (isinstance(grid, str) and any(holds(grid, g) for g in types))
 
-    def rounded(self, grid: str | Grid) -> Settled:
+    def rounded(self, grid: str | Grid) -> ElementFacts:
         """The facts after rounding to a grid, to the nearest number or in one direction."""
         if self.on(grid):
             return replace(self, grids=self.grids | {grid})
@@ -112,7 +113,7 @@ class Settled:
         remaining = {g for g in self.grids if outlasts(g, grid)}
         return replace(self, low=low, high=high, grids=frozenset({grid, *remaining}))
 
-    def bounded(self, low: float, high: float) -> Settled:
+    def bounded(self, low: float, high: float) -> ElementFacts:
         """The facts after clamping to [low, high]."""
         if low <= self.low and self.high <= high:
             return self
@@ -120,11 +121,11 @@ class Settled:
         low, high = (min(max(b, low), high) for b in (self.low, self.high))
         return replace(self, low=low, high=high, grids=frozenset(remaining))
 
-    def moved(self) -> Settled:
+    def moved(self) -> ElementFacts:
         """The facts after elements have changed places: grids along axes no longer hold."""
         return replace(self, grids=frozenset(g for g in self.grids if isinstance(g, str) or not g.along))
 
-    def same(self, other: Settled) -> bool:
+    def same(self, other: ElementFacts) -> bool:
         """Whether both have the same type, and the same position in a quantising pair."""
         halves = [None if h is None else h[:2] for h in (self.half, other.half)]
         return self.dtype == other.dtype and halves[0] == halves[1]

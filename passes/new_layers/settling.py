@@ -13,15 +13,15 @@ from growc.ir.graph import Clamp, Node, Value
 from growc.ir.notation import FACTORS
 from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, TURN, VIEW, WHOLE
 from growc.passes.new_layers.idempotent import Again, Find
-from growc.passes.new_layers.settled import FORMATS, REAL, Grid, Settled, content, holds, lies, number
+from growc.passes.new_layers.settled import FORMATS, REAL, ElementFacts, Grid, content, holds, lies, number
 
 SETTLING = (VIEW, TURN, SAME, WHOLE, QUANTISE, DEQUANTISE)
 """Traits of operators that may leave every element unchanged."""
 
 
 def through(
-    node: Node, place: int, held: Settled, find: Find, like: Node | None = None
-) -> tuple[Settled, bool]:
+    node: Node, place: int, held: ElementFacts, find: Find, like: Node | None = None
+) -> tuple[ElementFacts, bool]:
     """The facts behind a node, from those of its operand `place`, and whether each element stays unchanged.
 
     find: finds idempotent functions.
@@ -46,12 +46,12 @@ def through(
         )
     again = find(node, place)
     if again is None or held.half is not None:
-        return Settled.of(out), False
+        return ElementFacts.of(out), False
     unchanged = again.grid in held.grids
     return (held if unchanged else _once(held, again, out)), unchanged
 
 
-def steps_for(node: Node, held: Settled) -> Node | None:
+def steps_for(node: Node, held: ElementFacts) -> Node | None:
     """An operator whose quantisation steps the tensor already has, and which a quantising node could take for
     its own.
     """
@@ -88,14 +88,14 @@ def widens(node: Node) -> bool:
     return node.has(SAME) and given is not None and holds(node.outputs[0].dtype, given.dtype)
 
 
-def _open(held: Settled, same: bool) -> tuple[Settled, bool]:
+def _open(held: ElementFacts, same: bool) -> tuple[ElementFacts, bool]:
     """The facts, no longer inside a quantising pair if elements changed."""
     return (held if same else replace(held, half=None)), same
 
 
-def _once(held: Settled, again: Again, out: Value) -> Settled:
+def _once(held: ElementFacts, again: Again, out: Value) -> ElementFacts:
     """The facts behind an idempotent function: each number stays, or is one that the function puts."""
-    facts = Settled.of(out)
+    facts = ElementFacts.of(out)
     if again.puts is None:
         return replace(facts, grids=facts.grids | {again.grid})
     remaining = {g for g in held.grids if all(lies(c, g) for c in again.puts)}
@@ -103,7 +103,7 @@ def _once(held: Settled, again: Again, out: Value) -> Settled:
     return replace(facts, low=low, high=high, grids=facts.grids | {again.grid, *remaining})
 
 
-def _within(held: Settled) -> Settled:
+def _within(held: ElementFacts) -> ElementFacts:
     """The facts behind an operator that replaces numbers outside its bounds by other numbers than the
     nearest: only its type and bounds say where these lie.
     """
@@ -185,13 +185,13 @@ def _grid(node: Node, like: Node) -> tuple[Grid, float] | None:
     return Grid((scale, ends, where), not single, True, like), 0.0 if middle == least else -math.inf
 
 
-def _quantised(node: Node, held: Settled, like: Node) -> tuple[Settled, bool]:
+def _quantised(node: Node, held: ElementFacts, like: Node) -> tuple[ElementFacts, bool]:
     """The facts behind a quantising operator: whole numbers of a real tensor, or those from which it was
     dequantised.
     """
     out, grid_and_low = node.outputs[0], _grid(node, like)
     if grid_and_low is None:
-        return Settled.of(out), False
+        return ElementFacts.of(out), False
     grid, _ = grid_and_low
     if held.half is not None and held.half[0] == DEQUANTISE:
         before = held.half[2]
@@ -199,22 +199,22 @@ def _quantised(node: Node, held: Settled, like: Node) -> tuple[Settled, bool]:
             return before, True
         held = replace(held, half=None)
     unchanged = held.half is None and held.on(grid)
-    return replace(Settled.of(out), half=(QUANTISE, grid, held)), unchanged
+    return replace(ElementFacts.of(out), half=(QUANTISE, grid, held)), unchanged
 
 
-def _dequantised(node: Node, held: Settled, like: Node) -> tuple[Settled, bool]:
+def _dequantised(node: Node, held: ElementFacts, like: Node) -> tuple[ElementFacts, bool]:
     """The facts behind a dequantising operator: a real tensor of whole numbers, or the one that was quantised
     to them.
     """
     out, grid_and_low = node.outputs[0], _grid(node, like)
     if grid_and_low is None:
-        return Settled.of(out), False
+        return ElementFacts.of(out), False
     grid, low = grid_and_low
     if held.half is None:
-        facts = Settled.of(out).bounded(low, math.inf)
+        facts = ElementFacts.of(out).bounded(low, math.inf)
         return replace(facts, grids=frozenset({out.dtype}), half=(DEQUANTISE, grid, held)), True
     if held.half[0] != QUANTISE or held.half[1] != grid:
-        return Settled.of(out), False
+        return ElementFacts.of(out), False
     before = replace(held.half[2], half=None).rounded(grid)
     real = replace(before, dtype=out.dtype, grids=before.grids | {out.dtype})
     return real.bounded(low, math.inf), True

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from growc.algebra.unit_ranges import MOVES, Range
+from growc.algebra.unit_ranges import MOVES, UnitRange
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value, static_values, used_by
 from growc.ir.notation import NORMS
@@ -28,12 +28,12 @@ from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.norms import Norm
 from growc.passes.dataflow.images import has_pole
-from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Past, Run
+from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Run, RunHistory
 from growc.passes.layers.residual_branches import shape_of
 from growc.passes.new_layers.drawn_layers import DrawnLayers
-from growc.passes.new_layers.finite_elsewhere import Elsewhere, motions
+from growc.passes.new_layers.finite_elsewhere import RangesInPlace, motions
 from growc.passes.new_layers.idempotent import Find, finder
-from growc.passes.new_layers.settled import Settled, numbers
+from growc.passes.new_layers.settled import ElementFacts, numbers
 from growc.passes.new_layers.settling import SETTLING, settles, steps_for, through
 from growc.passes.raising.norms import find_norms
 from growc.passes.raising.undone import not_undone, taken_back
@@ -72,8 +72,8 @@ class Passage:
 
     stands: Value
     """The stream in this place, as a value of the source."""
-    before: Settled
-    after: Settled
+    before: ElementFacts
+    after: ElementFacts
     obstacle: Obstacle | None
     steps: Mapping[Node, Node] = field(default_factory=dict)
     drawn: bool = False
@@ -173,7 +173,7 @@ class Branches:
 
     # ------------------------------------------------------------------------------------- places
 
-    def passages(self, run: Run, past: Past) -> Iterator[Passage | None]:
+    def passages(self, run: Run, past: RunHistory) -> Iterator[Passage | None]:
         """The stream through each layer of the run's current list; None for layers that add to it.
 
         Raises GrowError (G314) if a layer would take a stream of another type or with other axes than in the
@@ -206,7 +206,7 @@ class Branches:
             message = f"layer {past.order[-1]} cannot be the last: {gives}"
             raise GrowError(Diagnostic("G314", message, help=ELSEWHERE))
 
-    def passed(self, layer: Layer, held: Settled, stands: Value, *, drawn: bool = False) -> Passage:
+    def passed(self, layer: Layer, held: ElementFacts, stands: Value, *, drawn: bool = False) -> Passage:
         """The passage of a stream with these facts through a layer with zero outputs.
 
         stands: the value of the source that the stream is there.
@@ -241,7 +241,7 @@ class Branches:
         return Passage(stands, held, current, obstacle, step_sources, drawn)
 
     def pole(
-        self, layer: Layer, branches: Sequence[Branch], held: Settled, stands: Value, drawn: bool
+        self, layer: Layer, branches: Sequence[Branch], held: ElementFacts, stands: Value, drawn: bool
     ) -> Obstacle | None:
         """The node that makes the end of a zero branch infinite or no number, as an obstacle; None if there
         is none.
@@ -250,14 +250,14 @@ class Branches:
         key = (layer, held.low, held.high, motion, drawn)
         if key not in self.poles and self.polar:
             zeroed = {use for branch in branches for use in branch.writer}
-            stream = Range.anything(1, motion).within(held.low, held.high, analytic=True)
+            stream = UnitRange.anything(1, motion).within(held.low, held.high, analytic=True)
             redrawn = (
                 {use for weight in self.drawn.of(layer) for use in self.drawn.uses[weight]}
                 if drawn
                 else set()
             )
             facts = self.static, self.treatment, self.norms
-            wild_values = Elsewhere(layer, stream, zeroed, redrawn - zeroed, *facts).wild
+            wild_values = RangesInPlace(layer, stream, zeroed, redrawn - zeroed, *facts).wild
             at = next((wild_values[branch.value] for branch in branches if branch.value in wild_values), None)
             cause = "may be infinite or no number there, which no zero hides"
             self.poles[key] = None if at is None else Obstacle(at, cause)
@@ -467,14 +467,16 @@ def axes_of(value: Value) -> str:
     return str([s[0] if len(set(s)) == 1 else "?" for s in value.sizes or ()]).replace("'", "")
 
 
-def behind(value: Value, find: Find, start: Value | None = None, held: Settled | None = None) -> Settled:
+def behind(
+    value: Value, find: Find, start: Value | None = None, held: ElementFacts | None = None
+) -> ElementFacts:
     """The facts of a value, from all roundings and bounds on its way.
 
     held: the facts of `start`, if the way begins there.
     """
     path = list(steps(value, start, lambda node, i: settles(node, i, find)))
     first = path[-1][0].required(path[-1][1]) if path else value
-    facts = held if held is not None and first is start else Settled.of(first)
+    facts = held if held is not None and first is start else ElementFacts.of(first)
     for node, place in reversed(path):
         facts, _ = through(node, place, facts, find)
     return facts

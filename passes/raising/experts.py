@@ -1,4 +1,4 @@
-"""Experts stored as separate networks become one `Experts`, recognised by how their results meet.
+"""Experts stored as separate networks become one `UnstackedExperts`, recognised by how their results meet.
 
 Needs: a simulated graph. Gives: a record for every axis whose units are cut out one by one, or compared by
 number, and have networks of their own: networks that meet in a sum are a stack along that axis.
@@ -23,7 +23,7 @@ from growc.ir.graph import Graph, Node, Value, Weight, static_values
 from growc.ir.rows import columns
 from growc.ir.traits import TAKE
 from growc.passes.axes.routing import numbers_of_rankings, ranked_axis
-from growc.passes.axes.unstacked_experts import Experts, Units
+from growc.passes.axes.unstacked_experts import Units, UnstackedExperts
 
 TABLE = """
     #   operator                  operands                         result
@@ -80,7 +80,7 @@ def _rows(text: str) -> Iterator[Row]:
 ROWS = list(_rows(TABLE))
 
 
-def find_experts(graph: Graph) -> list[Experts]:
+def find_experts(graph: Graph) -> list[UnstackedExperts]:
     """Every axis whose units have networks of their own, including axes that cannot change."""
     return list(_Raising(graph).found())
 
@@ -90,14 +90,14 @@ class _Raising:
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.static, self.outputs = graph, static_values(graph), set(graph.outputs)
-        self.tagged: dict[Value, list[Experts]] = defaultdict(list)
-        self.refusals: dict[Experts, Reason] = {}
-        self.constants: dict[Experts, Counter[int]] = defaultdict(Counter)
+        self.tagged: dict[Value, list[UnstackedExperts]] = defaultdict(list)
+        self.refusals: dict[UnstackedExperts, Reason] = {}
+        self.constants: dict[UnstackedExperts, Counter[int]] = defaultdict(Counter)
         """The number of constants that are added to the result of each unit."""
 
-    def found(self) -> Iterator[Experts]:
+    def found(self) -> Iterator[UnstackedExperts]:
         """Yield the axes whose units have networks of their own."""
-        every = [Experts(*place, cuts) for place, cuts in _cuts(self.graph, self.static)]
+        every = [UnstackedExperts(*place, cuts) for place, cuts in _cuts(self.graph, self.static)]
         for experts in every:
             for node, cut in experts.cuts.items():
                 for out, unit in zip(node.outputs, cut, strict=True):
@@ -118,16 +118,16 @@ class _Raising:
                     self.refuse(experts, next(iter(experts.cuts)), cause)
                 yield replace(experts, refusal=self.refusals.get(experts))
 
-    def tag(self, experts: Experts, value: Value, units: Units) -> None:
+    def tag(self, experts: UnstackedExperts, value: Value, units: Units) -> None:
         """Note that a value is zero without some units."""
         experts.values[value] = units
         self.tagged[value].append(experts)
 
-    def refuse(self, experts: Experts, node: Node, cause: str) -> None:
+    def refuse(self, experts: UnstackedExperts, node: Node, cause: str) -> None:
         """Note the first cause why units cannot be removed."""
         self.refusals.setdefault(experts, Reason(node, cause))
 
-    def follow(self, experts: Experts, node: Node) -> None:
+    def follow(self, experts: UnstackedExperts, node: Node) -> None:
         """Tag the results of a node, unless they are made of all units together."""
         units = self.made(experts, node)
         if units is None or len(units) == experts.count:
@@ -137,7 +137,7 @@ class _Raising:
         for out in node.outputs:
             self.tag(experts, out, units)
 
-    def made(self, experts: Experts, node: Node) -> Units | None:
+    def made(self, experts: UnstackedExperts, node: Node) -> Units | None:
         """The units without which a node's results are zero; None where there are none, or on a refusal."""
         names = {"any", node.op, node.treatment, *(trait.name for trait in node.traits)}
         names = {"body"} if any(v in experts.values for v in node.captured) else names
@@ -153,7 +153,7 @@ class _Raising:
             self.constants[experts].update(units)
         return units if row.result == "units" else None
 
-    def fits(self, row: Row, experts: Experts, node: Node) -> bool:
+    def fits(self, row: Row, experts: UnstackedExperts, node: Node) -> bool:
         """Whether a row fits these operands."""
         unit_sets = set()
         for i, value in enumerate(node.inputs):
@@ -175,10 +175,10 @@ class _Raising:
             "other" in kinds or constant or (not kinds.isdisjoint(("zero", "constant")) and _is_zero(value))
         )
 
-    def backward(self) -> Mapping[tuple[Experts, int], set[Weight]]:
+    def backward(self) -> Mapping[tuple[UnstackedExperts, int], set[Weight]]:
         """Record the nodes that serve one unit alone; return the matrices of nodes that serve one unit."""
-        serving: dict[Node, Mapping[Experts, Serving]] = {}
-        matrices: dict[tuple[Experts, int], set[Weight]] = defaultdict(set)
+        serving: dict[Node, Mapping[UnstackedExperts, Serving]] = {}
+        matrices: dict[tuple[UnstackedExperts, int], set[Weight]] = defaultdict(set)
         for node in reversed(self.graph.nodes):
             needed = [out for out in node.outputs if out.users or out in self.outputs]
             serving[node] = _agreed([self.serves(out, serving) for out in needed])
@@ -189,8 +189,8 @@ class _Raising:
         return matrices
 
     def serves(
-        self, value: Value, serving: Mapping[Node, Mapping[Experts, Serving]]
-    ) -> dict[Experts, Serving]:
+        self, value: Value, serving: Mapping[Node, Mapping[UnstackedExperts, Serving]]
+    ) -> dict[UnstackedExperts, Serving]:
         """The units that need a value: the unit of its tag, or the one unit of all its readers."""
         readers = [serving[node] for node, _ in value.users] + [{}] * (value in self.outputs)
         units_by_axis = _agreed(readers)
@@ -205,9 +205,9 @@ Serving = tuple[int, bool]
 """The only unit of an axis that needs a node or value, and whether nothing else needs it."""
 
 
-def _agreed(readers: Sequence[Mapping[Experts, Serving]]) -> dict[Experts, Serving]:
+def _agreed(readers: Sequence[Mapping[UnstackedExperts, Serving]]) -> dict[UnstackedExperts, Serving]:
     """For each axis, the unit of its readers, if they have only one."""
-    agreed: dict[Experts, Serving] = {}
+    agreed: dict[UnstackedExperts, Serving] = {}
     for experts in dict.fromkeys(e for reader in readers for e in reader):
         servings = [reader.get(experts) for reader in readers]
         units = {one[0] for one in servings if one is not None}

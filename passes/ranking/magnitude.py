@@ -20,7 +20,7 @@ from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Index, Value, wide
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import Tie
-from growc.passes.axes.unstacked_experts import Experts
+from growc.passes.axes.unstacked_experts import UnstackedExperts
 
 READ, SQUARED = 1 << 20, 1 << 16
 """Elements of a weight that are read at a time, and that are squared: in double precision these fit a
@@ -82,7 +82,7 @@ class Magnitudes:
         return total
 
     @staticmethod
-    def _own(experts: Experts, unit: int) -> list[Value]:
+    def _own(experts: UnstackedExperts, unit: int) -> list[Value]:
         return [u for u in experts.networks.get(unit, ()) if u.weight is not None and u.weight.floating]
 
     def _placed(self, use: Value, atoms: Sequence[Space]) -> tuple[Floats, Ints] | None:

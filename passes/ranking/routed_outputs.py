@@ -16,7 +16,7 @@ from growc.algebra.space import Space, find
 from growc.ir.graph import Value
 from growc.ir.traits import SUM, WRITE
 from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.unstacked_experts import Experts
+from growc.passes.axes.unstacked_experts import UnstackedExperts
 
 SUMS = ("sum", "mean")
 """Treatments that add up over an axis."""
@@ -121,7 +121,7 @@ def _units(axes: Axes, value: Value, places: Sequence[int]) -> tuple[int, ...]:
     return tuple(static_axes) if any(spaces[k].size[0] > 1 for k in static_axes) else ()
 
 
-def _one_by_one(axes: Axes, experts: Experts, space: Space) -> Iterator[Routed]:
+def _one_by_one(axes: Axes, experts: UnstackedExperts, space: Space) -> Iterator[Routed]:
     """The terms by which separate networks enter a sum."""
     for node in axes.graph.nodes:
         if node.has(SUM, WRITE):

@@ -24,7 +24,7 @@ Vertex = tuple[Value, int]
 
 
 @dataclass(frozen=True)
-class Way:
+class TiePath:
     """The path that ties a weight axis to a space, from the nearest axis that is explained already.
 
     vertex: the weight axis. steps: the nodes (or ties) on the path; none for the first weight axis. start:
@@ -80,7 +80,7 @@ def _bears(space: Space, atoms: set[Space]) -> bool:
     return any(find(x) in atoms for x in leaves(space))
 
 
-def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
+def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[TiePath]:
     """For every weight axis of a named axis, the path from the nearest point of an earlier path.
 
     A stored tensor that serves several uses is listed once.
@@ -93,7 +93,7 @@ def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
     graph = all_axes.subgraph([(v, k) for v, k in all_axes if _bears(axes.of(v)[k], atoms)])
     tree = _tree(graph, weight_axes[0])
     arrived: dict[Vertex, Node | Tie | None] = {weight_axes[0]: None}
-    way_by_place: dict[tuple[str, int], Way] = {}
+    way_by_place: dict[tuple[str, int], TiePath] = {}
     for vertex in weight_axes:
         steps: list[Node | Tie] = []
         current = vertex
@@ -103,7 +103,7 @@ def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[Way]:
             steps.append(reason)
             current = before
         assert vertex[0].weight is not None
-        way = Way(vertex, tuple(dict.fromkeys(steps[::-1])), arrived.get(current))
+        way = TiePath(vertex, tuple(dict.fromkeys(steps[::-1])), arrived.get(current))
         way_by_place.setdefault((vertex[0].weight.name, vertex[1]), way)
     return list(way_by_place.values())
 

@@ -10,7 +10,7 @@ import numpy as np
 from growc.algebra.indexmap import Bools, Floats, IndexMap
 from growc.ir.lowered_statement import Request
 from growc.passes.solving.constraints import Link, Var
-from growc.passes.solving.solution import DUAL, GAIN, Solving
+from growc.passes.solving.solution import READS, SCALES, Solving
 from growc.recipe.fills import Entry
 
 
@@ -49,7 +49,7 @@ def remainder(solving: Solving, link: Link) -> None:
     state = solving.need(a)
     if solving.is_free(b) and not solving.is_free(a):
         after = state.pointwise(zero=True, homogeneous=True)
-        solving.give(b, IndexMap.of(state.source, state.index, state.weight, None, ~after.copies), GAIN)
+        solving.give(b, IndexMap.of(state.source, state.index, state.weight, None, ~after.copies), SCALES)
         solving.done.ones.add(solving.links.root(b))
     else:
         after = state.remainders(solving.need(b))
@@ -77,7 +77,7 @@ def _scale(solving: Solving, link: Link, scaled: Var, gain: Var, inverse: bool) 
         solving.done.ones.add(solving.links.root(gain))
     top, bottom = (state.weight, wanted.weight) if inverse else (wanted.weight, state.weight)
     factor = np.divide(top, bottom, out=np.ones(state.size), where=same)
-    solving.give(gain, IndexMap.of(state.source, state.index, factor, None, ~same), GAIN)
+    solving.give(gain, IndexMap.of(state.source, state.index, factor, None, ~same), SCALES)
 
 
 def _weigh_means(
@@ -144,7 +144,7 @@ def pair(solving: Solving, link: Link) -> None:
         if solving.links.root(reader) in solving.done.read:
             _read_again(solving, link, solving.need(other), reader)
     if not solving.need(a).pairs_with(solving.need(b)):
-        tied = solving.classes.free[solving.links.root(b)] or DUAL in (
+        tied = solving.classes.free[solving.links.root(b)] or READS in (
             solving.done.verbs.get(solving.links.root(x)) for x in (a, b)
         )
         root = solving.links.root(b)
@@ -183,7 +183,7 @@ def _read(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
     if inverse is None:
         solving.gap(link, f"not every unit of {solving.axis_name(reader)} is still there")
         inverse = state.plain()
-    solving.give(reader, inverse.without(state.zeros), DUAL)  # where nothing arrives, any column is right
+    solving.give(reader, inverse.without(state.zeros), READS)  # where nothing arrives, any column is right
     solving.done.read[root] = state
     _drawn(solving, link, state, reader)
 

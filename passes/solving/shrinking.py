@@ -18,7 +18,7 @@ from growc.passes.axes.infer import Axes
 from growc.passes.axes.norms import Norm
 from growc.passes.axes.queries import THROUGH
 from growc.passes.axes.ties import Tie, looked_up
-from growc.passes.solving.solution import DUAL, Solution
+from growc.passes.solving.solution import READS, Solution
 from growc.plans.plan import Gap
 
 
@@ -69,7 +69,7 @@ class Rescaling:
                     continue
                 factor = (sizes.of(space)[0] / after.of(space)[0]) ** 0.5
                 verbs = {solution.verbs[solution.links.root(v)] for v in variables}
-                if DUAL in verbs and use not in self.routers:
+                if READS in verbs and use not in self.routers:
                     self.times(use, factor)
                 elif use in heads:
                     self.tied(use, factor, stage.axis)

@@ -21,7 +21,7 @@ from growc.passes.solving.constraints import Link, Links, Var
 from growc.plans.plan import Gap
 from growc.recipe.fills import Entry
 
-PRIMAL, DUAL, GAIN = "makes", "reads", "scales"
+MAKES, READS, SCALES = "makes", "reads", "scales"
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Solving:
         """The state of a variable's class; None as long as nothing has determined it."""
         return self.done.states.get(self.links.root(var))
 
-    def give(self, var: Var, state: IndexMap, verb: str = PRIMAL) -> IndexMap:
+    def give(self, var: Var, state: IndexMap, verb: str = MAKES) -> IndexMap:
         """Set the state of a class, with the units that are given up as junk. Return this state."""
         root = self.links.root(var)
         if root in self.given_up:

@@ -19,7 +19,7 @@ from growc.passes.axes.ties import Tie
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.solving.choices.shares import apart
 from growc.passes.solving.constraints import Var
-from growc.passes.solving.solution import DUAL, GAIN, PRIMAL, Solution
+from growc.passes.solving.solution import MAKES, READS, SCALES, Solution
 from growc.passes.soundness.narrowed import means_are_met
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
 from growc.recipe.fills import Entry
@@ -85,7 +85,7 @@ class _Steps:
     def leaf(self, use: Value, var: Var) -> LeafStep:
         root = self.links.root(var)
         state, verb = self.solution.states[root], self.solution.verbs[root]
-        if verb == PRIMAL:
+        if verb == MAKES:
             state = self.solution.given_up.get(root, state)
         request = self.request(var)
         if request is not None and request.drops:
@@ -108,9 +108,9 @@ class _Steps:
         ):  # exporters drop biases of zero, so biases must not count in the numbering
             ordinal = self.ordinal(use)
             key = request.draws.at("new", verb, ordinal).key if drawn else 0
-        block = 1 if request is None or verb == GAIN else request.unit
+        block = 1 if request is None or verb == SCALES else request.unit
         factors = self.solution.factors.get(root, "")
-        free = not self.means_are_met and verb == PRIMAL
+        free = not self.means_are_met and verb == MAKES
         std = self.stage.options.std if drawn else None
         around = drawn and std is None and bool(self.stage.options.reset)
         index = state.index
@@ -134,14 +134,14 @@ class _Steps:
         """Set `filler` and `weight` of the rows that are no copies, by the fill and by the weight's verb."""
         verb, entries = self.solution.verbs[root], request.entries
         others = ~state.copies
-        if verb == GAIN and (root in self.solution.ones or not use.floating):
+        if verb == SCALES and (root in self.solution.ones or not use.floating):
             filler[others] = ONE
             weight[others] = 1.0
-        elif verb == GAIN:
+        elif verb == SCALES:
             drawn = entries.scaling is Entry.DRAWN
             filler[others] = (DRAWN if _is_matrix(use) else ONE) if drawn else MEAN
             weight[others] = weight[~others].mean() if (~others).any() and not drawn else 1.0
-        elif verb == DUAL:
+        elif verb == READS:
             if self.stage.options.zero_outputs:
                 return
             if entries.reading is not Entry.ZERO:
@@ -162,18 +162,18 @@ class _Steps:
 
     def noise(self, use: Value, root: Var, state: IndexMap, request: Request) -> Noise | None:
         option, verb = self.stage.options.noise, self.solution.verbs[root]
-        if option is None and use in self.parted and verb == PRIMAL and request.new.any():
+        if option is None and use in self.parted and verb == MAKES and request.new.any():
             key = request.draws.at("apart", self.ordinal(use)).key
             return Noise(key, APART, request.new & state.copies, request.map.index)
-        if option is None or verb == GAIN or use in self.heads or not _is_matrix(use):
+        if option is None or verb == SCALES or use in self.heads or not _is_matrix(use):
             return None
-        if verb == DUAL and self.stage.options.zero_outputs:
+        if verb == READS and self.stage.options.zero_outputs:
             return None
         assert use.weight is not None
         if (
             not use.weight.floating
             or use.weight.stored is not None
-            or (verb != DUAL and option.kind != "new")
+            or (verb != READS and option.kind != "new")
         ):
             return None
         rows = (
@@ -189,7 +189,7 @@ class _Steps:
             return None
         key = request.draws.at("noise", verb, self.ordinal(use)).key
         groups = np.where(rows, request.map.index, -1)
-        if balance is None and (verb == DUAL or not self.unmet(request)):
+        if balance is None and (verb == READS or not self.unmet(request)):
             self.unbalanced(use, option)
         return Noise(key, option.scale, rows, groups, balance)
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from growc.algebra.indexmap import Bools, IndexMap
 from growc.algebra.space import find
-from growc.algebra.unit_ranges import MOVES, STILL, VARIES, Range
+from growc.algebra.unit_ranges import MOVES, STILL, VARIES, UnitRange
 from growc.ir.graph import Node, Value, Weight, wide
 from growc.passes.dataflow.images import has_pole, image
 from growc.passes.solving.constraints import Flow, Link, Var
-from growc.passes.solving.solution import PRIMAL, Solution
+from growc.passes.solving.solution import MAKES, Solution
 from growc.plans.plan import Gap
 
 REMEDY = "copies of units are finite where the units are"
@@ -46,25 +46,25 @@ def infinite(solution: Solution, carriers: set[Value]) -> list[Gap]:
 class _Finite:
     def __init__(self, solution: Solution, carriers: set[Value]) -> None:
         self.solution, self.carriers = solution, carriers
-        self.ranges: dict[Var, Range] = {}
+        self.ranges: dict[Var, UnitRange] = {}
         self.sources: dict[Var, Node] = {}
         """The node at which a unit of a variable first became wild."""
         self.between: dict[Var, Bools] = {}
         """The units that lie between the least and the largest unit of the source, at every place."""
         self.gaps: list[Gap] = []
 
-    def of(self, var: Var) -> Range:
+    def of(self, var: Var) -> UnitRange:
         """The range of a variable. Where no operator made one, it is that of a weight or an input."""
         if var not in self.ranges:
             root = self.solution.links.root(var)
             state = self.solution.given_up.get(root, self.solution.of(var))
-            zeros = state.zeros & (self.solution.verbs[root] == PRIMAL)
+            zeros = state.zeros & (self.solution.verbs[root] == MAKES)
             owner = self.solution.links.owner[var]
             motion = STILL if owner in self.carriers else MOVES
             weight = None if owner is None else owner.unmoved.weight
-            interval = Range.anything(state.size, motion)
+            interval = UnitRange.anything(state.size, motion)
             if weight is not None and sum(d > 1 for d in weight.shape) < 2:
-                primal = self.solution.verbs[root] == PRIMAL
+                primal = self.solution.verbs[root] == MAKES
                 zeros = zeros | (state.junk & primal)  # new elements of vectors are zero, not drawn
                 interval = _averaged(interval, weight, state) if primal and state.mean.any() else interval
             self.ranges[var] = interval.put(zeros, 0.0, 0.0, STILL)
@@ -107,14 +107,14 @@ class _Finite:
         units: Bools = state.copies | ((state.mean != 0) & (self.of(var).motion != STILL))
         return np.logical_or(units, self.between.get(var, False))
 
-    def made(self, flow: Flow, given: dict[int, Range]) -> Range | None:
+    def made(self, flow: Flow, given: dict[int, UnitRange]) -> UnitRange | None:
         """The range of results of weights, and of norms over other axes; None for elementwise operators."""
         owners = [self.solution.links.owner[v] for i, v in flow.sources.items() if i < 2]
         first = next(iter(given.values()))
         if flow.bare is not None:
-            return Range.anything(len(first.low)).bad(first.wild | first.flat(centred=flow.bare.centred))
+            return UnitRange.anything(len(first.low)).bad(first.wild | first.flat(centred=flow.bare.centred))
         if flow.treatment == "contract" and len(owners) == 1 and owners[0] in self.carriers:
-            return replace(Range.anything(len(first.low), MOVES), wild=first.wild)
+            return replace(UnitRange.anything(len(first.low), MOVES), wild=first.wild)
         return None
 
     def contracted(self, link: Link) -> None:
@@ -135,7 +135,7 @@ class _Finite:
         self.gaps.append(Gap.at(node, cause, REMEDY))
 
 
-def _averaged(made: Range, weight: Weight, state: IndexMap) -> Range:
+def _averaged(made: UnitRange, weight: Weight, state: IndexMap) -> UnitRange:
     """The range where rows of a stored vector are means of all its elements, or of some.
 
     Symmetry may make a mean of some elements zero.
@@ -146,6 +146,6 @@ def _averaged(made: Range, weight: Weight, state: IndexMap) -> Range:
     return made.put(rows, stored.min() * state.mean, stored.max() * state.mean, VARIES)
 
 
-def _beside_zero(units: Range) -> Bools:
+def _beside_zero(units: UnitRange) -> Bools:
     """The units that are zero on a null set only, if they lie between units that are not zero."""
     return np.asarray((units.motion == MOVES) | (units.low >= 0) | (units.high <= 0))

@@ -11,7 +11,7 @@ from onnx.numpy_helper import to_array
 
 from growc import api
 from growc.errors.diagnostic import GrowError
-from growc.passes.layers.layer_runs import Move, Past, Run
+from growc.passes.layers.layer_runs import Move, Run, RunHistory
 from growc.passes.lowering.lower_depth import out_of_phase
 
 ZERO = "with zero outputs"
@@ -112,7 +112,9 @@ def test_parameters_are_counted_before_and_after():
 
 def test_layers_that_leave_their_period_are_warned_of():
     run = Run((), kinds=(0, 1, 0, 1), period=2)
-    moved = [Past.of(4).after(Move(1, order), (), (), ()) for order in ((0, 1, 2, 3, 2, 3), (0, 1, 2, 3, 3))]
+    moved = [
+        RunHistory.of(4).after(Move(1, order), (), (), ()) for order in ((0, 1, 2, 3, 2, 3), (0, 1, 2, 3, 3))
+    ]
     assert [list(out_of_phase(run, past)) for past in moved] == [
         [],
         ["layers of several kinds have another period: A B A B B, in the source A B A B"],

@@ -9,7 +9,7 @@ from graphs import save
 
 from growc.dialects.onnx.model import OnnxModel
 from growc.ir.graph import Graph, Value
-from growc.passes.dataflow.trace_rows import Along, above_of
+from growc.passes.dataflow.trace_rows import RowPlace, above_of
 
 GRAPH = """
 rows (float[N] x) => (float[N] y)
@@ -71,39 +71,39 @@ def test_rows_stand_where_they_did(
     if rows == 1 and ("turned" in made or "back" in made):
         pytest.skip("a single row has no order")
     graph, result = made_of(made, rows, tmp_path)
-    found = list(above_of(graph, result, Along(axis)))
-    places = [{operand: Along(at) for operand, at in one.items()} for one in wanted]
+    found = list(above_of(graph, result, RowPlace(axis)))
+    places = [{operand: RowPlace(at) for operand, at in one.items()} for one in wanted]
     if rows == 1 and "Reshape" in made:  # a row is all of an axis then
-        places.append({0: Along(1, 6)})
+        places.append({0: RowPlace(1, 6)})
     assert found == places
 
 
 FLAT = [
-    ("Reshape(t, split)", Along(1), [{0: Along(1, 3)}]),
-    ("Reshape(t, split)", Along(2), []),  # the third of each two
-    ("Tanh(t)", Along(1, 3), [{0: Along(1, 3)}]),
-    ("Reshape(t, pairs)", Along(1), [{0: Along(1, 2)}]),
-    ("Reshape(t, pairs)", Along(1, 3), [{0: Along(1, 6)}]),
+    ("Reshape(t, split)", RowPlace(1), [{0: RowPlace(1, 3)}]),
+    ("Reshape(t, split)", RowPlace(2), []),  # the third of each two
+    ("Tanh(t)", RowPlace(1, 3), [{0: RowPlace(1, 3)}]),
+    ("Reshape(t, pairs)", RowPlace(1), [{0: RowPlace(1, 2)}]),
+    ("Reshape(t, pairs)", RowPlace(1, 3), [{0: RowPlace(1, 6)}]),
 ]
 """Where rows stand that are blocks of an axis."""
 
 
 @pytest.mark.parametrize(("made", "along", "wanted"), FLAT)
 def test_rows_may_be_blocks_of_an_axis(
-    made: str, along: Along, wanted: list[dict[int, Along]], tmp_path: Path
+    made: str, along: RowPlace, wanted: list[dict[int, RowPlace]], tmp_path: Path
 ):
     graph, result = made_of(made, 4, tmp_path)
     assert list(above_of(graph, result, along)) == wanted
 
 
 APART = [
-    ("Exp(t)", 0, [{0: Along(0)}]),
-    ("Add(t, u)", 0, [{0: Along(0), 1: Along(0)}]),
-    ("Mul(t, u)", 1, [{0: Along(1), 1: Along(1)}]),
-    ("ReduceMean <axes = [1], keepdims = 1> (t)", 0, [{0: Along(0)}]),
-    ("MatMul(t, square)", 0, [{0: Along(0)}]),
-    ("MatMul(t, square)", 1, [{1: Along(1)}]),
-    ("Softmax <axis = 0> (t)", 1, [{0: Along(1)}]),
+    ("Exp(t)", 0, [{0: RowPlace(0)}]),
+    ("Add(t, u)", 0, [{0: RowPlace(0), 1: RowPlace(0)}]),
+    ("Mul(t, u)", 1, [{0: RowPlace(1), 1: RowPlace(1)}]),
+    ("ReduceMean <axes = [1], keepdims = 1> (t)", 0, [{0: RowPlace(0)}]),
+    ("MatMul(t, square)", 0, [{0: RowPlace(0)}]),
+    ("MatMul(t, square)", 1, [{1: RowPlace(1)}]),
+    ("Softmax <axis = 0> (t)", 1, [{0: RowPlace(1)}]),
     ("Softmax <axis = 0> (t)", 0, []),
     ("CumSum(t, place)", 0, []),
 ]
@@ -112,7 +112,7 @@ APART = [
 
 @pytest.mark.parametrize(("made", "axis", "wanted"), APART)
 def test_rows_of_what_is_computed_stay_apart(
-    made: str, axis: int, wanted: list[dict[int, Along]], tmp_path: Path
+    made: str, axis: int, wanted: list[dict[int, RowPlace]], tmp_path: Path
 ):
     graph, result = made_of(made, 4, tmp_path)
-    assert list(above_of(graph, result, Along(axis), zeros=False)) == wanted
+    assert list(above_of(graph, result, RowPlace(axis), zeros=False)) == wanted

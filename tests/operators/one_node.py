@@ -26,7 +26,7 @@ from growc.errors.diagnostic import GrowError
 from growc.ir.lowered_statement import Request, Sizes, Stage
 from growc.ir.notation import Line, labels
 from growc.passes.axes.infer import Axes, Instance, infer_spaces
-from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.dataflow.ranges import Ranges
 from growc.passes.edits import Sampled
 from growc.passes.finish.assemble import assemble_weights
@@ -287,7 +287,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     sizes.apply(stage)
     resized = {v: tuple(sizes.of(s) for s in one.axes.of(v)) for v in one.graph.inputs}
     try:
-        repairs = one.model.repair(one.axes, Sampled(resized, one.sampled.counts), sizes.of, Taken())
+        repairs = one.model.repair(one.axes, Sampled(resized, one.sampled.counts), sizes.of, ExpertRemoval())
     except GrowError as refusal:
         return Judgement(refused=str(refusal.diagnostics[0]))
     shapes = {u: tuple(sizes.of(s)[0] for s in one.axes.of(u)) for u in one.graph.uses()}

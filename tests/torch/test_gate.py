@@ -13,7 +13,7 @@ from growc.dialects.torch.capture.example_inputs import example_inputs
 from growc.dialects.transformers.classes import build
 from growc.dialects.transformers.config.check_program import check, difference
 from growc.dialects.transformers.config.near_misses import Unsolved
-from growc.dialects.transformers.config.refusal import Asked, refusal
+from growc.dialects.transformers.config.refusal import PlannedSizes, refusal
 from growc.dialects.transformers.config.search import solve
 from growc.dialects.transformers.config.shapes import shapes_of
 from growc.dialects.transformers.config.trials import Target
@@ -107,7 +107,9 @@ def test_what_a_class_cannot_hold_is_refused_with_the_statements_that_would_make
     shapes = {name: tuple(shape) for name, shape in wider.items()}
     found = solve(tiny_configs.GPT2, Target(shapes, target.ties, target.log, target.inputs), build)
     assert isinstance(found, Unsolved)
-    asked = Asked(frozenset({"widen"}), lambda name, axis: [("hidden", 32)], target.shapes, lambda more: True)
+    asked = PlannedSizes(
+        frozenset({"widen"}), lambda name, axis: [("hidden", 32)], target.shapes, lambda more: True
+    )
     said = refusal("GPT2LMHeadModel", found, asked, {})
     assert said.code == "G318"
     assert said.help == "the class ties these: `widen hidden to 48 with cyclic copy` too"

@@ -7,7 +7,7 @@ from torch import nn
 
 import growc
 from growc.algebra.indexmap import IndexMap
-from growc.dialects.torch.run.cases import Case, Descent
+from growc.dialects.torch.run.cases import Case, PortMapping
 from growc.modules.compare import verify_modules
 from growc.passes.finish.interface import Ports
 
@@ -68,11 +68,11 @@ def inputs():
 CASES = [Case(inputs(), inputs())]
 
 
-def grown(*junk: bool) -> Descent:
+def grown(*junk: bool) -> PortMapping:
     """Of two units there are three now; some of them may be anything."""
     state = IndexMap.of(2, [0, 1, 0], junk=junk or None)
     ports = Ports({("y", 1): state}, {"y": ("x", (1,))})
-    return Descent(ports=ports, gives=("y",), returns=("y",))
+    return PortMapping(ports=ports, gives=("y",), returns=("y",))
 
 
 def test_units_that_may_be_anything_are_not_compared():

@@ -11,7 +11,7 @@ from torch import nn
 import growc
 from growc import api
 from growc.dialects.torch.emit.emit import grown_module
-from growc.dialects.torch.emit.parameters import Holdings
+from growc.dialects.torch.emit.parameters import SourceTensors
 from growc.dialects.torch.run.cases import Case
 from growc.modules.check_against_plan import WAY, awake, require_planned, told_apart
 from growc.modules.check_training import IN_TRAINING, in_training
@@ -28,7 +28,7 @@ def emitted(recipe: str):
 
 def judge(c, result):
     case = Case(((X,), {}), ((X,), {}))
-    with awake(c.model.source, result, Holdings.of(c)):
+    with awake(c.model.source, result, SourceTensors.of(c)):
         return require_planned(c.model.source, result, [case], result.descent)
 
 

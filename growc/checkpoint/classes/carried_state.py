@@ -12,7 +12,7 @@ from growc.checkpoint.classes.new_tensors import GrownWeights
 from growc.checkpoint.classes.on_disk import Opened
 from growc.checkpoint.files.torch_tensors import on_disk
 from growc.plans.plan import Plan, WeightPlan
-from growc.training.distributed_state import Stored, read
+from growc.training.distributed_state import StoredState, read
 from growc.training.optimizer_state import Carried, Make, New, State, carry, mapped
 
 if TYPE_CHECKING:
@@ -67,12 +67,14 @@ def carry_optimizer(
     with tempfile.TemporaryDirectory(dir=folder.parent) as files:
         empty = on_disk(Path(files))
 
-        def make(weight: WeightPlan, value: torch.Tensor | Stored) -> torch.Tensor:
+        def make(weight: WeightPlan, value: torch.Tensor | StoredState) -> torch.Tensor:
             return mapped(weight, read(value), empty)
 
         carried = carried_by(grown, plan, state, groups, new, make)
         for entries in carried.state["state"].values():
-            entries |= {word: read(value) for word, value in entries.items() if isinstance(value, Stored)}
+            entries |= {
+                word: read(value) for word, value in entries.items() if isinstance(value, StoredState)
+            }
         torch.save(carried.state, folder / OPTIMIZER)
     return told_of(OPTIMIZER, carried, new)
 

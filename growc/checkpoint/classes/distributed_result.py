@@ -30,7 +30,7 @@ from growc.training.distributed_state import (
     PARAMETERS,
     STATE,
     SavedOptimizer,
-    Stored,
+    StoredState,
     groups_as_saved,
     optimizers_in,
     read,
@@ -48,7 +48,7 @@ class Mapped:
     """A tensor of optimizer state that is computed when it is written."""
 
     plan: WeightPlan
-    value: torch.Tensor | Stored
+    value: torch.Tensor | StoredState
 
     def rows(self) -> Rows:
         """The tensor's values by rows."""
@@ -58,7 +58,7 @@ class Mapped:
     def entry(self) -> Entry:
         """Element type and shape, as a file states them."""
         value = self.value
-        stored_entry = value.saved.entry(value.key) if isinstance(value, Stored) else entry_of("", value)
+        stored_entry = value.saved.entry(value.key) if isinstance(value, StoredState) else entry_of("", value)
         return replace(stored_entry, shape=self.plan.after)
 
 
@@ -179,7 +179,7 @@ def _add_state(
                 found.add(place, entry, partial(_zeros, entry))
             elif isinstance(value, Mapped):
                 found.add(place, value.entry, value.rows)
-            elif isinstance(value, Stored):  # state of unknown kind, of a weight that stays
+            elif isinstance(value, StoredState):  # state of unknown kind, of a weight that stays
                 found.add_copy(place, value.saved, value.key)
             elif isinstance(value, Tensor):
                 stored_value = torch.zeros_like(value) if fresh else value

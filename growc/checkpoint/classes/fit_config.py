@@ -22,7 +22,7 @@ from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.emit.emit import planned_graph
 from growc.dialects.transformers.config.check_program import check
 from growc.dialects.transformers.config.near_misses import Unsolved
-from growc.dialects.transformers.config.refusal import Asked, computed_otherwise, refusal
+from growc.dialects.transformers.config.refusal import PlannedSizes, computed_otherwise, refusal
 from growc.dialects.transformers.config.search import Solved, solve
 from growc.dialects.transformers.config.shapes import (
     among,
@@ -178,7 +178,7 @@ def _refused(c: Result, answer: Unsolved, axes: StoredAxes) -> GrowError:
     copies = Counter(origin for origin, name in stored if name.startswith(f"{origin}."))
     repeated = {name: count + 1 for name, count in copies.items()}
     verbs = frozenset(type(bound.statement).__name__.lower() for bound in c.statements)
-    asked = Asked(verbs, axes.named, shapes_of(module), lambda more: _works(c, more))
+    asked = PlannedSizes(verbs, axes.named, shapes_of(module), lambda more: _works(c, more))
     return GrowError(refusal(kind, answer, asked, repeated))
 
 

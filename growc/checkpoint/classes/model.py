@@ -26,7 +26,7 @@ from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
 from growc.dialects.torch.operators.arrays import to_torch
 from growc.dialects.transformers.config.fields import Path, Values, complete, path_of, value_at
-from growc.dialects.transformers.config.trials import Known
+from growc.dialects.transformers.config.trials import KnownSizes
 from growc.dialects.transformers.first_step import first_step
 from growc.errors.brief import brief
 from growc.errors.diagnostic import nearest, wrong
@@ -48,7 +48,7 @@ class ClassModel(TorchModel):
     libraries = ("torch", "transformers")
     holder: Holder = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
-    tried: Known = field(default_factory=Known, kw_only=True)
+    tried: KnownSizes = field(default_factory=KnownSizes, kw_only=True)
     decided: Values = field(default_factory=dict, kw_only=True)
     lenient = True
 

@@ -17,7 +17,7 @@ from typing import Self
 from growc.checkpoint.files.directory import INDEX, WEIGHTS
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry, make_header
 from growc.errors.diagnostic import wrong
-from growc.plans.behind import Behind
+from growc.plans.behind import BackgroundWrites
 from growc.plans.rows import Rows, content
 
 SHARD_SIZE = 50 * 10**9
@@ -130,7 +130,7 @@ class ShardWriter:
     def __init__(self, places: Mapping[str, Place]) -> None:
         self.places, self.unsynced = places, 0
         self._files: dict[Path, int] = {}
-        self._behind = Behind()
+        self._behind = BackgroundWrites()
 
     def __enter__(self) -> Self:
         return self

@@ -39,7 +39,7 @@ from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.ir.walk import walk
 from growc.passes import ANALYSIS, run
 from growc.passes.axes.routing import fewest
-from growc.passes.compilation import Analysis, Outside, Source
+from growc.passes.compilation import Analysis, Providers, Source
 from growc.passes.edits import Mixture
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Fit:
     model: ClassModel
     mixtures: Sequence[Mixture]
     kind: type[PreTrainedModel]
-    outside: Outside
+    outside: Providers
     decided: Values = field(default_factory=dict)
 
     def run(self) -> Fitted:

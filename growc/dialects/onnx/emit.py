@@ -15,7 +15,7 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.capture.fused_ops import restore
 from growc.dialects.onnx.capture.inline_control_flow import Step
-from growc.dialects.onnx.capture.quantised import Stored
+from growc.dialects.onnx.capture.quantised import QuantisedWeight
 from growc.dialects.onnx.capture.split_broadcasts import rejoin
 from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
 from growc.dialects.onnx.clones import Clone
@@ -118,7 +118,11 @@ class _Rewriter(Writer):
             self.redirect(use, new)
 
     def requantise(
-        self, node: ir.Node, plan: WeightPlan, stored: Stored, tensors: list[ir.TensorProtocol | None]
+        self,
+        node: ir.Node,
+        plan: WeightPlan,
+        stored: QuantisedWeight,
+        tensors: list[ir.TensorProtocol | None],
     ) -> None:
         """Give a quantised weight new integers, scales and zero points; others may still read the old."""
         for i, tensor in enumerate(tensors):

@@ -40,7 +40,7 @@ from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Line, Operand
 from growc.ir.rows import Site, opaque
 from growc.passes.axes.infer import Axes
-from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.compilation import Model, Rearranged, Result
 from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
 from growc.passes.finish.assembled import Assembled
@@ -197,7 +197,7 @@ class IrModel(ABC):
         axes: Axes,
         sampled: Sampled,
         resize: Callable[[Space], Size],
-        taken: Taken,
+        taken: ExpertRemoval,
     ) -> Repairs:
         """Adapt all shape operands and attributes to the sizes of the result."""
         return Mender(axes, self.simulator, resize, taken).run(sampled)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import Step
-from growc.dialects.onnx.capture.quantised import Stored
+from growc.dialects.onnx.capture.quantised import QuantisedWeight
 from growc.ir.graph import Node, Value, Weight
 
 
@@ -30,7 +30,7 @@ def node_of(node: Node) -> ir.Node:
     return own
 
 
-def stored_of(weight: Weight) -> Stored | None:
+def stored_of(weight: Weight) -> QuantisedWeight | None:
     """Return the stored form of a quantised weight; None if the weight is not quantised."""
-    assert weight.stored is None or isinstance(weight.stored, Stored), weight
+    assert weight.stored is None or isinstance(weight.stored, QuantisedWeight), weight
     return weight.stored

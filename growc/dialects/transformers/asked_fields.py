@@ -23,7 +23,7 @@ MODELS = "transformers.models."
 
 
 @dataclass
-class Asked:
+class MissingFields:
     """The configs that were asked for missing fields, with the names, in order."""
 
     names: list[tuple[PreTrainedConfig, str]] = field(default_factory=list)
@@ -52,9 +52,9 @@ def _parts(config: PreTrainedConfig, path: Path = ()) -> Iterator[tuple[Path, Pr
 
 
 @contextmanager
-def asking() -> Iterator[Asked]:
+def asking() -> Iterator[MissingFields]:
     """Record the missing fields that classes ask for inside the context."""
-    asked = Asked()
+    asked = MissingFields()
 
     def lacks(config: PreTrainedConfig, name: str) -> NoReturn:
         if sys._getframe(1).f_globals.get("__name__", "").startswith(MODELS) and not name.startswith("_"):

@@ -21,7 +21,7 @@ from growc.dialects.onnx.capture.fused_decompositions import LOWERINGS
 from growc.dialects.onnx.capture.fused_ops import PART_OF, lower
 from growc.dialects.onnx.capture.inline_control_flow import Step, flatten, op_name
 from growc.dialects.onnx.capture.owners import read_around
-from growc.dialects.onnx.capture.quantised import DEQUANTIZE, Stored, stored
+from growc.dialects.onnx.capture.quantised import DEQUANTIZE, QuantisedWeight, stored
 from growc.dialects.onnx.capture.quantised_decompositions import QUANTISED
 from growc.dialects.onnx.capture.shifted_gains import ON_ITS_WAY, shifts
 from growc.dialects.onnx.capture.state_pairs import state_pairs
@@ -110,7 +110,7 @@ def _in_order(tensor: ir.TensorProtocol, order: Order) -> Array:
     return np.where(present, units, np.zeros_like(units))
 
 
-def _quantised(value: ir.Value, found: Stored) -> Weight:
+def _quantised(value: ir.Value, found: QuantisedWeight) -> Weight:
     integers = found.node.inputs[0]
     name, past = ("", {}) if integers is None else (integers.name or "", _past(integers))
     return Weight(name, found.shape, found.dtype, found.read, value, found, **past)
@@ -133,15 +133,15 @@ covers everything. Exporters differ most in the parts without weights: position 
 class _Capture:
     def __init__(self, model: ir.Model, dialect: Any) -> None:
         self.model, self.dialect = model, dialect
-        self.weights: dict[ir.Value | Stored, Weight] = {}
+        self.weights: dict[ir.Value | QuantisedWeight, Weight] = {}
         self.values: dict[ir.Value, Value] = {}
         self.nodes: list[Node] = []
         self.keys: dict[ir.Value, Key] = {}
         self.steps = list(flatten(model.graph))
         self.makers = {v: step for step in self.steps for v in step.outputs}
         self.chains: set[Step] = set()
-        self.stored: dict[ir.Value, Stored] = {}
-        self.made: dict[object, Stored] = {}
+        self.stored: dict[ir.Value, QuantisedWeight] = {}
+        self.made: dict[object, QuantisedWeight] = {}
         self.shifted = shifts(model.graph)
 
     def graph(self) -> Graph:
@@ -191,7 +191,7 @@ class _Capture:
             ):
                 self.chains.add(step)
 
-    def quantised(self, step: Step) -> Stored | None:
+    def quantised(self, step: Step) -> QuantisedWeight | None:
         """Return the quantised weight that a step computes, or None."""
         tensors = [None if v is None else constant_of(v) for v in step.inputs]
         missing = any(t is None and v is not None for t, v in zip(tensors, step.inputs, strict=True))

@@ -2,8 +2,8 @@
 
 Needs: a node that turns them into real numbers, with constants as its operands. It is a DequantizeLinear, or
 the node that stands for the weight of a fused operator
-(growc.dialects.onnx.capture.quantised_decompositions). Gives: `Stored`, with the real numbers for the
-analysis, and the operands of the result for emission.
+(growc.dialects.onnx.capture.quantised_decompositions). Gives: `QuantisedWeight`, with the real numbers for
+the analysis, and the operands of the result for emission.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INTEGERS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16", "INT
 
 
 @dataclass(eq=False)
-class Stored(Quantised):
+class QuantisedWeight(Quantised):
     """One quantised weight. `integers`, `scales` and `zeros` are tensors as they stand in the file.
 
     `twins` are other nodes that compute the same weight from them.
@@ -124,7 +124,7 @@ class Stored(Quantised):
         return ir.LazyTensor(made, dtype=dtype, shape=ir.Shape(shape))
 
 
-class Packed(Stored):
+class Packed(QuantisedWeight):
     """A weight whose integers of `bits` bits share bytes, in rows of K elements one after the other."""
 
     @property
@@ -195,7 +195,7 @@ def packed(values: Array, bits: int, width: int) -> Array:
     return np.asarray(np.bitwise_or.reduce(whole.reshape(len(whole), width, each) << shifts, axis=-1))
 
 
-def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> Stored | None:
+def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> QuantisedWeight | None:
     """Return the weight that a node computes from constants; None if its format is not known."""
     integers, given = operands[0], [*operands[1:], None, None]
     assert integers is not None, "what makes a weight of integers reads them first"
@@ -206,7 +206,7 @@ def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> 
     if integers.dtype.name not in _INTEGERS or not shape or integers.size < 2:
         return None
     blocks = _blocks(node, shape, zeros if scales is None else scales)
-    return None if blocks is None else Stored(node, blocks, shape, integers, scales, zeros)
+    return None if blocks is None else QuantisedWeight(node, blocks, shape, integers, scales, zeros)
 
 
 def _blocks(node: ir.Node, shape: tuple[int, ...], scales: ir.TensorProtocol | None) -> Blocks | None:

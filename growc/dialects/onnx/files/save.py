@@ -20,7 +20,7 @@ from growc.dialects.onnx.files.references import INLINE_LIMIT
 from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
-from growc.plans.behind import Behind, ToDisk
+from growc.plans.behind import BackgroundWrites, ToDisk
 from growc.plans.rows import content, end_to_end
 
 EXTERNAL_ABOVE = 2_000_000_000
@@ -90,7 +90,7 @@ class Digested:
 
     def __init__(self, path: Path) -> None:
         self.path, self.digest, self.size = path, hashlib.sha256(), 0
-        self.written, self.digested, self.settled = Behind(), Behind(), ToDisk()
+        self.written, self.digested, self.settled = BackgroundWrites(), BackgroundWrites(), ToDisk()
 
     def __enter__(self) -> Self:
         self.file = self.path.open("wb", buffering=0)

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import COPY_OF, MEAN_OF, ZERO
 from growc.dialects.onnx.capture.owners import Place
-from growc.dialects.onnx.capture.quantised import Stored
+from growc.dialects.onnx.capture.quantised import QuantisedWeight
 from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
 from growc.dialects.onnx.layers.copy_nodes import copied, renewed
 from growc.dialects.onnx.layers.layer_map import Layered
@@ -58,7 +58,7 @@ class Placed:
         return Placed(number, source.value_of(layer.start), source.value_of(layer.end), {}, nodes)
 
 
-class Building:
+class LayerCopies:
     """The new layers of all runs.
 
     `factors`: for the stand-in of a computed weight, the stored tensor whose zeros make it zero.
@@ -78,7 +78,7 @@ class Building:
         self.value_of, self.node_of = source.value_of, source.node_of
         self.runs: dict[int, list[Placed]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
-        self.stored: dict[ir.Value, Stored] = {}
+        self.stored: dict[ir.Value, QuantisedWeight] = {}
         """The quantised weights among those that become zero."""
 
     def rebuild(self, number: int, order: Sequence[Instance]) -> None:
@@ -176,7 +176,7 @@ class _Copying:
 
     def __init__(
         self,
-        building: Building,
+        building: LayerCopies,
         place: Place,
         made: Placed,
         first: bool,
@@ -337,7 +337,7 @@ class _Copying:
         merged.meta[MEAN_OF] = tuple("" if other is None else other.name for _, other in by_layer)
         return merged
 
-    def dequantised(self, node: ir.Node, stored: Stored) -> ir.Node:
+    def dequantised(self, node: ir.Node, stored: QuantisedWeight) -> ir.Node:
         """Copy the node that computes a quantised weight, with integers that stand for zero."""
         integers, *others = node.inputs
         assert integers is not None, "what makes a weight of integers reads them first"

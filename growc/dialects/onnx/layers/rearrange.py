@@ -20,7 +20,7 @@ from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.owners import Place, around, bodies
 from growc.dialects.onnx.capture.weight_norm import weight_norm
 from growc.dialects.onnx.clones import Clone
-from growc.dialects.onnx.layers.copy_layer import Building, Named, Placed, needed
+from growc.dialects.onnx.layers.copy_layer import LayerCopies, Named, Placed, needed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import Remember, RowTables
 from growc.dialects.onnx.layers.rename import Numbering
@@ -28,7 +28,7 @@ from growc.dialects.onnx.origins import node_of, value_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node
 from growc.ir.naming import unused
-from growc.passes.layers.layer_runs import Depth, Instance, Layer, Layers
+from growc.passes.layers.layer_runs import DepthChange, Instance, Layer, Layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Rebuilt:
     taken: Mapping[ir.Value, ir.Value]
     data: frozenset[ir.Value]
 
-    def layers(self, graph: Graph, depth: Depth) -> Layers:
+    def layers(self, graph: Graph, depth: DepthChange) -> Layers:
         """Return the layers of the result, on its graph as it was captured.
 
         Raises GrowError (G314) if another run has moved so that nothing of a layer is left.
@@ -114,7 +114,7 @@ class _Surgery:
         rows: RowTables,
     ) -> None:
         self.source, self.graph, self.orders = source, source.graph, orders
-        self.building = Building(source, orders, factors, rows)
+        self.building = LayerCopies(source, orders, factors, rows)
         self.gone = frozenset(n for n, place in source.home.items() if place[0] in orders)
         self.ports = [*self.graph.inputs, *self.graph.outputs]
         self.names = [v.name or "" for v in self.ports]

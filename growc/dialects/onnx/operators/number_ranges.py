@@ -14,29 +14,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from growc.passes.dataflow.intervals import ANY, At, Range, says, union
+from growc.passes.dataflow.intervals import ANY, At, TensorRange, says, union
 from growc.passes.dataflow.ranges import Rule, moved, stated, wrapping
 
 
-def _corners(a: Range, b: Range, function: Callable[[float, float], float]) -> Range:
+def _corners(a: TensorRange, b: TensorRange, function: Callable[[float, float], float]) -> TensorRange:
     """Return the range of a function that is monotonic in each of two numbers."""
     corners = [function(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Range(min(corners), max(corners), a.rests | b.rests, a.wild or b.wild)
+    return TensorRange(min(corners), max(corners), a.rests | b.rests, a.wild or b.wild)
 
 
-def _subtract(at: At) -> Range:
+def _subtract(at: At) -> TensorRange:
     a, b = at(0), at(1)
-    return Range(a.low - b.high, a.high - b.low, a.rests, a.wild or b.wild)
+    return TensorRange(a.low - b.high, a.high - b.low, a.rests, a.wild or b.wild)
 
 
-def _multiply(at: At) -> Range:
+def _multiply(at: At) -> TensorRange:
     return _corners(at(0), at(1), lambda x, y: 0.0 if x == 0 or y == 0 else x * y)
 
 
-def _divide(at: At) -> Range:
+def _divide(at: At) -> TensorRange:
     a, b = at(0), at(1)
     if b.low <= 0 <= b.high:  # integers are never divided by zero
-        return Range(0, a.high, a.rests | b.rests) if at.whole and min(a.low, b.low) >= 0 else WILD
+        return TensorRange(0, a.high, a.rests | b.rests) if at.whole and min(a.low, b.low) >= 0 else WILD
 
     def quotient(x: float, y: float) -> float:
         if math.isinf(y):
@@ -46,28 +46,28 @@ def _divide(at: At) -> Range:
     return _corners(a, b, quotient)
 
 
-def _remainder(at: At) -> Range:
+def _remainder(at: At) -> TensorRange:
     a, b = at(0), at(1)
     wild = not at.whole and (a.wild or b.wild or b.low <= 0)
     if at.node.attributes.get("fmod", 0):  # fmod has the sign of the dividend, Mod that of the divisor
-        return Range(0 if a.low >= 0 else a.low, max(a.high, 0), a.rests, wild)
-    return Range(min(b.low, 0), max(b.high, 0), b.rests, wild)
+        return TensorRange(0 if a.low >= 0 else a.low, max(a.high, 0), a.rests, wild)
+    return TensorRange(min(b.low, 0), max(b.high, 0), b.rests, wild)
 
 
-def _power(at: At) -> Range:
+def _power(at: At) -> TensorRange:
     a, b = at(0), at(1)
     if b.low == b.high == 2:
-        return Range(0, wild=a.wild)
-    return Range(0, wild=a.wild or b.wild or b.low < 0) if a.low >= 0 else WILD
+        return TensorRange(0, wild=a.wild)
+    return TensorRange(0, wild=a.wild or b.wild or b.low < 0) if a.low >= 0 else WILD
 
 
 def _monotonic(function: Callable[[float], float], least: float = -math.inf) -> Rule:
     """Return the rule of a function that increases with its number, and has no value below `least`."""
 
-    def rule(at: At) -> Range:
+    def rule(at: At) -> TensorRange:
         x = at(0)
         ends = [function(max(n, least)) for n in (x.low, x.high)]
-        return Range(min(ends), max(ends), x.rests, x.wild or x.low < least)
+        return TensorRange(min(ends), max(ends), x.rests, x.wild or x.low < least)
 
     return rule
 
@@ -80,14 +80,14 @@ def _logarithm(x: float) -> float:
     return -math.inf if x == 0 else math.log(x)
 
 
-def _negative(at: At) -> Range:
+def _negative(at: At) -> TensorRange:
     x = at(0)
-    return Range(-x.high, -x.low, wild=x.wild)
+    return TensorRange(-x.high, -x.low, wild=x.wild)
 
 
-def _absolute(at: At) -> Range:
+def _absolute(at: At) -> TensorRange:
     x = at(0)
-    return x if x.low >= 0 and not x.rests else Range(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
+    return x if x.low >= 0 and not x.rests else TensorRange(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
 
 
 def _numbers(first: int = 0) -> Rule:
@@ -95,46 +95,48 @@ def _numbers(first: int = 0) -> Rule:
 
     Results before hold elements of operand 0.
     """
-    return lambda at: moved(at) if at.place < first else Range(0)
+    return lambda at: moved(at) if at.place < first else TensorRange(0)
 
 
-def _count_up(at: At) -> Range:
+def _count_up(at: At) -> TensorRange:
     start, limit, step = at.all(elementwise=False)
     if step.low > 0:
-        return Range(start.low, max(start.low, limit.high), start.rests)
+        return TensorRange(start.low, max(start.low, limit.high), start.rests)
     return union(start, limit)
 
 
-def _running_sum(at: At) -> Range:
+def _running_sum(at: At) -> TensorRange:
     x, own = at(0, elementwise=False), at(0)
     if x.low >= 0:  # each sum includes the element at its own place
-        return Range(0 if at.node.attributes.get("exclusive", 0) else own.low, rests=x.rests, wild=x.wild)
-    return Range(high=0 if x.high <= 0 else math.inf, wild=x.wild)
+        return TensorRange(
+            0 if at.node.attributes.get("exclusive", 0) else own.low, rests=x.rests, wild=x.wild
+        )
+    return TensorRange(high=0 if x.high <= 0 else math.inf, wild=x.wild)
 
 
-def _sum_along(at: At) -> Range:
+def _sum_along(at: At) -> TensorRange:
     x = moved(at)
-    return Range(0 if x.low >= 0 else -math.inf, 0 if x.high <= 0 else math.inf, x.rests, x.wild)
+    return TensorRange(0 if x.low >= 0 else -math.inf, 0 if x.high <= 0 else math.inf, x.rests, x.wild)
 
 
-def _products(at: At) -> Range:
+def _products(at: At) -> TensorRange:
     given = at.all(elementwise=False)
     wild = any(r.wild for r in given)
-    return Range(0, rests=union(*given).rests, wild=wild) if min(r.low for r in given) >= 0 else ANY
+    return TensorRange(0, rests=union(*given).rests, wild=wild) if min(r.low for r in given) >= 0 else ANY
 
 
-def _chosen(at: At) -> Range:
+def _chosen(at: At) -> TensorRange:
     condition = at.node.inputs[0]
     assert condition is not None
     return union(*(at(i, *says(at, condition, i == 1)) for i in (1, 2)))
 
 
-def _common_bits(at: At) -> Range:
+def _common_bits(at: At) -> TensorRange:
     least = min(at.all(), key=lambda x: (x.low < 0, x.high))
-    return Range(0, least.high, least.rests) if least.low >= 0 else ANY
+    return TensorRange(0, least.high, least.rests) if least.low >= 0 else ANY
 
 
-WILD = Range(wild=True)
+WILD = TensorRange(wild=True)
 
 RANGES: Mapping[str, Rule] = {
     "Abs": wrapping(_absolute),
@@ -142,11 +144,11 @@ RANGES: Mapping[str, Rule] = {
     "Ceil": _rounded(math.ceil),
     "CumSum": wrapping(_running_sum),
     "Div": _divide,
-    "EyeLike": lambda at: Range(0, 1),
+    "EyeLike": lambda at: TensorRange(0, 1),
     "Floor": _rounded(math.floor),
-    "Hardmax": lambda at: Range(0, 1),
+    "Hardmax": lambda at: TensorRange(0, 1),
     "Log": _monotonic(_logarithm, 0),
-    "Loop begin": lambda at: Range(0) if at.place == 0 else stated(at),  # the number of the iteration
+    "Loop begin": lambda at: TensorRange(0) if at.place == 0 else stated(at),  # the number of the iteration
     "MatMul": _products,
     "MaxPool": _numbers(1),
     "Mean": lambda at: union(*at.all()),

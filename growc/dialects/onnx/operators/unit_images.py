@@ -14,7 +14,7 @@ from functools import reduce
 import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats, Ints
-from growc.algebra.unit_ranges import STILL, TINY, VARIES, Range
+from growc.algebra.unit_ranges import STILL, TINY, VARIES, UnitRange
 from growc.ir.graph import Image, Node, Operands
 from growc.passes.axes.norms import scalar
 
@@ -41,7 +41,7 @@ class _Increasing:
     analytic: bool = True
     limits: tuple[int, ...] = ()
 
-    def __call__(self, node: Node, given: Operands, domain: Bools) -> Range:
+    def __call__(self, node: Node, given: Operands, domain: Bools) -> UnitRange:
         x = given[min(given)]
         low, high = map(_quiet(self.function), (x.low, x.high))
         near = [np.isin(end.astype(np.float32), self.limits) for end in (low, high)]
@@ -56,7 +56,7 @@ def _bounded(
     near: whether results approach the upper bound, and are rounded to it.
     """
 
-    def made(node: Node, given: Operands, domain: Bools) -> Range:
+    def made(node: Node, given: Operands, domain: Bools) -> UnitRange:
         x = given[min(given)]
         known = (x.low == x.high) & np.isfinite(x.low)
         value = function(np.where(known, x.low, 0.0))
@@ -81,7 +81,7 @@ class _Inside:
     top: float
     function: Function | None = None
 
-    def __call__(self, node: Node, given: Operands, domain: Bools) -> Range:
+    def __call__(self, node: Node, given: Operands, domain: Bools) -> UnitRange:
         x = given[min(given)]
         inside = (x.low >= self.low) & (x.high <= self.high)
         finite = [x.holds(end) for end in (self.low, self.high) if np.isfinite(end)]
@@ -97,70 +97,70 @@ class _Inside:
 # -------------------------------------------------------------------- operators with several operands
 
 
-def _operands(node: Node, given: Operands) -> list[Range]:
+def _operands(node: Node, given: Operands) -> list[UnitRange]:
     """Return the ranges of all operands. One number for all units stands for each of them."""
     size = len(given[min(given)].low)
     ranges = []
     for i, value in enumerate(node.inputs):
         number = scalar(value)
-        other = Range.anything(size)
+        other = UnitRange.anything(size)
         if number is not None and np.isfinite(number):
-            other = Range.anything(size, STILL).within(number, number)
+            other = UnitRange.anything(size, STILL).within(number, number)
         if value is not None:
             ranges.append(given.get(i, other))
     return ranges
 
 
-def _abs(node: Node, given: Operands) -> Range:
+def _abs(node: Node, given: Operands) -> UnitRange:
     x = given[0]
     low = np.where(x.holds(0) | (x.low <= 0) & (x.high >= 0), 0, np.minimum(abs(x.low), abs(x.high)))
     return x.within(low, np.maximum(abs(x.low), abs(x.high)), analytic=True)
 
 
-def _elu(node: Node, given: Operands) -> Range:
+def _elu(node: Node, given: Operands) -> UnitRange:
     x, scale = given[0], node.real("alpha", 1.0)
     if scale < 0:
-        return Range.anything(len(x.low))
+        return UnitRange.anything(len(x.low))
     with np.errstate(over="ignore"):
         low, high = (np.where(end < 0, scale * np.expm1(end), end) for end in (x.low, x.high))
     image = x.within(low, high, analytic=scale > 0)
     return replace(image, ends=image.low == -scale)
 
 
-def _hard_sigmoid(node: Node, given: Operands) -> Range:
+def _hard_sigmoid(node: Node, given: Operands) -> UnitRange:
     x, slope = given[0], node.real("alpha", 0.2)
     if slope <= 0:
-        return Range.anything(len(x.low)).within(0.0, 1.0)
+        return UnitRange.anything(len(x.low)).within(0.0, 1.0)
     low, high = (np.clip(slope * end + node.real("beta", 0.5), 0, 1) for end in (x.low, x.high))
     return replace(x.within(low, high, analytic=True), ends=(low == 0) | (high == 1))
 
 
-def _negative(node: Node, given: Operands) -> Range:
+def _negative(node: Node, given: Operands) -> UnitRange:
     return given[0].within(-given[0].high, -given[0].low, analytic=True)
 
 
-def _sum(node: Node, given: Operands) -> Range:
+def _sum(node: Node, given: Operands) -> UnitRange:
     return reduce(lambda a, b: _plus(a, b, 1), _operands(node, given))
 
 
-def _difference(node: Node, given: Operands) -> Range:
+def _difference(node: Node, given: Operands) -> UnitRange:
     a, b = _operands(node, given)
     return _plus(a, b, -1)
 
 
-def _plus(a: Range, b: Range, sign: int) -> Range:
+def _plus(a: UnitRange, b: UnitRange, sign: int) -> UnitRange:
     low, high = (b.low, b.high) if sign > 0 else (-b.high, -b.low)
     with np.errstate(invalid="ignore"):
         total = a.within(a.low + low, a.high + high)
     return replace(total, motion=_together(a, b))
 
 
-def _together(a: Range, b: Range) -> Ints:
+def _together(a: UnitRange, b: UnitRange) -> Ints:
     """Return how a sum or a product moves: as one operand does if the other is a number; else VARIES."""
     return np.where(a.motion == STILL, b.motion, np.where(b.motion == STILL, a.motion, VARIES))
 
 
-def _multiply(node: Node, given: Operands) -> Range:
+def _multiply(node: Node, given: Operands) -> UnitRange:
     a, b = _operands(node, given)
     if node.inputs[0] is node.inputs[1]:
         size = _abs(node, {0: a})
@@ -168,7 +168,7 @@ def _multiply(node: Node, given: Operands) -> Range:
     return _times(a, b)
 
 
-def _times(a: Range, b: Range) -> Range:
+def _times(a: UnitRange, b: UnitRange) -> UnitRange:
     with np.errstate(invalid="ignore", over="ignore"):
         ends = np.stack([x * y for x in (a.low, a.high) for y in (b.low, b.high)])
     ends = np.where(np.isnan(ends), 0.0, ends)  # zero times any finite number
@@ -177,7 +177,7 @@ def _times(a: Range, b: Range) -> Range:
     return replace(product, motion=motion)
 
 
-def _inverse(x: Range) -> Range:
+def _inverse(x: UnitRange) -> UnitRange:
     """Return the range of 1/x, with a pole if x is zero on more than a null set."""
     with np.errstate(divide="ignore", over="ignore"):
         ends = np.stack([1 / x.low, 1 / x.high])
@@ -188,37 +188,37 @@ def _inverse(x: Range) -> Range:
     return x.within(low, high, analytic=True).bad(x.holds(0))
 
 
-def _reciprocal(node: Node, given: Operands) -> Range:
+def _reciprocal(node: Node, given: Operands) -> UnitRange:
     return _inverse(given[0])
 
 
-def _divide(node: Node, given: Operands) -> Range:
+def _divide(node: Node, given: Operands) -> UnitRange:
     a, b = _operands(node, given)
     if 1 not in given:
         return _times(a, replace(_inverse(b), wild=b.wild))
     return _times(a, _inverse(b)).bad(b.holds(0))
 
 
-def _modulo(node: Node, given: Operands) -> Range:
+def _modulo(node: Node, given: Operands) -> UnitRange:
     a, b = _operands(node, given)
-    return Range.anything(len(a.low)).bad(b.holds(0) if 1 in given else b.wild)
+    return UnitRange.anything(len(a.low)).bad(b.holds(0) if 1 in given else b.wild)
 
 
-def _total(node: Node, given: Operands) -> Range:
+def _total(node: Node, given: Operands) -> UnitRange:
     x = given[0]
     return x.within(np.where(x.low >= 0, x.low, -np.inf), np.where(x.high <= 0, x.high, np.inf))
 
 
-def _with_zero(node: Node, given: Operands) -> Range:
+def _with_zero(node: Node, given: Operands) -> UnitRange:
     """Return the range of an extreme of numbers and zero."""
     x = given[0]
     return x.within(np.minimum(x.low, 0), np.maximum(x.high, 0))
 
 
-def _power(node: Node, given: Operands) -> Range:
+def _power(node: Node, given: Operands) -> UnitRange:
     x, _ = _operands(node, given)
     exponent = scalar(node.inputs[1])
-    anything = Range.anything(len(x.low))
+    anything = UnitRange.anything(len(x.low))
     if exponent is None:
         positive = anything.within(TINY, np.inf)
         return positive.bad((x.low < 0) | x.holds(0))
@@ -232,23 +232,23 @@ def _softsign(x: Floats) -> Floats:
     return np.where(np.isinf(x), np.sign(x), x / (1 + abs(x)))
 
 
-def _chosen(node: Node, given: Operands) -> Range:
+def _chosen(node: Node, given: Operands) -> UnitRange:
     _, a, b = _operands(node, given)
     return a.union(b)
 
 
-def _by_variance(node: Node, given: Operands) -> Range:
+def _by_variance(node: Node, given: Operands) -> UnitRange:
     """Return the range of a division by the root of a stored variance plus eps.
 
     A unit of variance zero is divided by the root of eps.
     """
-    anything = Range.anything(len(given[min(given)].low))
+    anything = UnitRange.anything(len(given[min(given)].low))
     eps = node.real("epsilon", 1e-5)
     stored = 4 in given and not node.integer("training_mode", 0)
     return anything.bad(given[4].holds(-eps)) if stored else anything
 
 
-def _of_all(function: Callable[[Node, Operands], Range]) -> Image:
+def _of_all(function: Callable[[Node, Operands], UnitRange]) -> Image:
     """Return the image of a function of several operands, whose domain is never widened."""
     return lambda node, given, domain: function(node, given)
 
@@ -294,7 +294,7 @@ IMAGES: Mapping[str, Image] = {
     "Reciprocal": _of_all(_reciprocal),
     "Mod": _of_all(_modulo),
     "Pow": _of_all(_power),
-    "MaxPool": _of_all(lambda node, given: reduce(Range.union, given.values())),
+    "MaxPool": _of_all(lambda node, given: reduce(UnitRange.union, given.values())),
     "Where": _of_all(_chosen),
     "ReduceSum": _of_all(_total),
     "growc::Largest": _of_all(_with_zero),

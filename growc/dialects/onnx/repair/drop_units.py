@@ -11,10 +11,10 @@ from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.repair.patch import refusal
 from growc.dialects.onnx.writer import Writer
 from growc.ir.graph import Graph, Node
-from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.axes.unstacked_experts import ExpertRemoval
 
 
-def left_out(graph: Graph, taken: Taken, writer: Writer) -> None:
+def left_out(graph: Graph, taken: ExpertRemoval, writer: Writer) -> None:
     """Remove the terms of removed units from sums, and take every remaining unit from its new place."""
     for node in graph.nodes:
         if node.op == "Split" and node in taken.numbers:
@@ -35,7 +35,7 @@ def left_out(graph: Graph, taken: Taken, writer: Writer) -> None:
             origin.outputs[0].replace_all_uses_with(term)
 
 
-def _cut_singly(node: Node, taken: Taken, writer: Writer) -> None:
+def _cut_singly(node: Node, taken: ExpertRemoval, writer: Writer) -> None:
     """Replace one cut for all units by a cut for each remaining unit."""
     origin = writer.there.node_of(node)
     data, axis = origin.inputs[0], node.integer("axis", 0)
@@ -50,7 +50,7 @@ def _cut_singly(node: Node, taken: Taken, writer: Writer) -> None:
         out.replace_all_uses_with(alone, replace_graph_outputs=True)
 
 
-def all_gone(taken: Taken, there: Clone) -> None:
+def all_gone(taken: ExpertRemoval, there: Clone) -> None:
     """Raise GrowError (G308) if something still reads a removed unit."""
     remaining = set(there.model.graph.all_nodes())
     for node, numbers in taken.numbers.items():

@@ -41,7 +41,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.traits import SIZES
 from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.unstacked_experts import Taken
+from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.edits import Patch, Repairs, Sampled
 
 
@@ -49,7 +49,7 @@ class Mender:
     """The simulation of the result, with repairs. `resize` returns the new size of a space."""
 
     def __init__(
-        self, axes: Axes, simulator: Simulator, resize: Callable[[Space], Size], taken: Taken
+        self, axes: Axes, simulator: Simulator, resize: Callable[[Space], Size], taken: ExpertRemoval
     ) -> None:
         self.axes, self.simulator = axes, simulator
         self.wants = Demands(axes, resize, simulator.opsets)

@@ -59,7 +59,7 @@ Row = tuple[int | str, ...]
 Dims = Mapping[Value, Row | None]
 
 
-class Settled(NamedTuple):
+class SettledSizes(NamedTuple):
     """Sizes of the inputs, the simulation there, and the nodes that make one size of several in it."""
 
     inputs: dict[Value, tuple[Size, ...] | None]
@@ -99,7 +99,7 @@ def input_sizes(
     return {v: None if row is None else tuple(map(of, row)) for v, row in dims.items()}
 
 
-def settle(graph: Graph, simulator: Simulator) -> Settled:
+def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
     """Return sample points at which the model does not contradict itself, and its simulation there.
 
     Nothing is assumed if some choice of samples works without: a table may only be too short for the others.
@@ -132,7 +132,7 @@ def settle(graph: Graph, simulator: Simulator) -> Settled:
     def reach(result: Simulation | ContradictionError) -> int:
         return len(order) if isinstance(result, Simulation) else order[result.node]
 
-    def telling(samples: tuple[Size, ...], assigned: Assignment, found: Simulation) -> Settled:
+    def telling(samples: tuple[Size, ...], assigned: Assignment, found: Simulation) -> SettledSizes:
         several = merging(graph, found)
         leading = set(walk(several, lambda node: makers((*node.operands, *(c for c, _ in node.guards)))))
         for apart in FAR if several else ():
@@ -141,8 +141,8 @@ def settle(graph: Graph, simulator: Simulator) -> Settled:
                 continue
             other = attempt(apart, assigned)
             if isinstance(other, Simulation) and _varying(other) > _varying(found):
-                return Settled(_given(dims, apart, assigned)[0], other, merging(graph, other))
-        return Settled(_given(dims, samples, assigned)[0], found, several)
+                return SettledSizes(_given(dims, apart, assigned)[0], other, merging(graph, other))
+        return SettledSizes(_given(dims, samples, assigned)[0], found, several)
 
     for samples in SAMPLES:
         if isinstance(unassumed := attempt(samples, {}), Simulation):

@@ -22,7 +22,13 @@ from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.body_lines import FOLLOW
 from growc.dialects.onnx.shapes.simulation import Simulation
-from growc.dialects.onnx.shapes.simulator import IN_SCHEMAS, Alike, ContradictionError, Simulator, Told
+from growc.dialects.onnx.shapes.simulator import (
+    IN_SCHEMAS,
+    ContradictionError,
+    NodeClass,
+    PartialType,
+    Simulator,
+)
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
 
@@ -235,7 +241,7 @@ def _known(
 
 def _evaluated(
     node: Node,
-    alike: Alike,
+    alike: NodeClass,
     simulator: Simulator,
     done: Simulation,
     known: list[Array | None],
@@ -262,7 +268,7 @@ def _evaluated(
     return simulator.evaluate(node, alike, known)
 
 
-def _told(value: Value | None, known: Array | None, point: int, done: Simulation) -> Told | None:
+def _told(value: Value | None, known: Array | None, point: int, done: Simulation) -> PartialType | None:
     kind = None if value is None else done.types.get(value)
     dims: tuple[int, ...] | None = None
     if known is not None:
@@ -271,7 +277,7 @@ def _told(value: Value | None, known: Array | None, point: int, done: Simulation
         return None
     elif (sizes := done.sizes.get(value)) is not None:
         dims = tuple(s[point] for s in sizes)
-    return Told(IN_SCHEMAS.get(kind, kind), dims)
+    return PartialType(IN_SCHEMAS.get(kind, kind), dims)
 
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:

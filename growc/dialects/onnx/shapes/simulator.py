@@ -48,7 +48,7 @@ class ContradictionError(Exception):
         """The sizes that meet at the node."""
 
 
-class Told(NamedTuple):
+class PartialType(NamedTuple):
     """An element type (onnx's number; 0: not known), and the sizes of the axes, as far as known."""
 
     element: int
@@ -67,11 +67,11 @@ class Told(NamedTuple):
         return None if None in sizes else tuple(d for d in sizes if d is not None)
 
 
-Operands = tuple[Told | None, ...]
+Operands = tuple[PartialType | None, ...]
 
 
 @dataclass(eq=False)
-class Alike:
+class NodeClass:
     """Nodes that are equal except for names, with operands i0, i1, … and results o0, …
 
     told: the types of their results, by their operands.
@@ -80,7 +80,7 @@ class Alike:
     __repr__ = brief
 
     proto: onnx.NodeProto
-    told: dict[object, list[Told | None]] = field(default_factory=dict)
+    told: dict[object, list[PartialType | None]] = field(default_factory=dict)
 
 
 class Simulator:
@@ -88,9 +88,9 @@ class Simulator:
 
     def __init__(self, model: ir.Model) -> None:
         self.opsets = {("" if d == "ai.onnx" else d): v for d, v in model.opset_imports.items()}
-        self.nodes: dict[Node, Alike] = {}
-        self.distinct: dict[bytes, Alike] = {}
-        self.runners: dict[Alike, Any] = {}
+        self.nodes: dict[Node, NodeClass] = {}
+        self.distinct: dict[bytes, NodeClass] = {}
+        self.runners: dict[NodeClass, Any] = {}
         self.schemas: dict[str, Any] = {}
 
     def on(self, model: ir.Model) -> Self:
@@ -115,7 +115,7 @@ class Simulator:
             self.schemas[op] = None if schema is None or schema.deprecated else schema
         return self.schemas[op]
 
-    def alike(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> Alike:
+    def alike(self, node: Node, attributes: Mapping[str, Any], operands: int, op: str) -> NodeClass:
         """Return the nodes that are equal to this one with the changes of a patch."""
         if node not in self.nodes:
             proto = ir.serde.serialize_node(node_of(node))
@@ -140,12 +140,12 @@ class Simulator:
             return self._alike(changed)
         return alike
 
-    def _alike(self, proto: onnx.NodeProto) -> Alike:
-        return self.distinct.setdefault(proto.SerializeToString(deterministic=True), Alike(proto))
+    def _alike(self, proto: onnx.NodeProto) -> NodeClass:
+        return self.distinct.setdefault(proto.SerializeToString(deterministic=True), NodeClass(proto))
 
     def infer(
-        self, node: Node, alike: Alike, operands: Operands, known: Sequence[Array | None]
-    ) -> list[Told | None]:
+        self, node: Node, alike: NodeClass, operands: Operands, known: Sequence[Array | None]
+    ) -> list[PartialType | None]:
         """Return the result types by onnx's inference; None for an unknown one. Raises ContradictionError."""
         data = [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
         key = node.op, operands, tuple((i, k.dtype.str, k.shape, k.tobytes()) for i, k in data)
@@ -155,7 +155,7 @@ class Simulator:
 
     def _inferred(
         self, node: Node, proto: onnx.NodeProto, operands: Operands, known: Sequence[tuple[int, Array]]
-    ) -> list[Told | None]:
+    ) -> list[PartialType | None]:
         domain = _domain(node)
         schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
         if schema is None:
@@ -180,7 +180,7 @@ class Simulator:
         )  # onnx infers no shape for some operators with a function body
         return [a or b for a, b in zip(own, types_told, strict=True)]
 
-    def evaluate(self, node: Node, alike: Alike, inputs: list[Array | None]) -> list[Array] | None:
+    def evaluate(self, node: Node, alike: NodeClass, inputs: list[Array | None]) -> list[Array] | None:
         """Return the node's results by onnx's reference operators; None if it cannot be evaluated."""
         if alike not in self.runners:
             self.runners[alike] = self._runner(node, alike.proto)
@@ -206,7 +206,7 @@ def _domain(node: Node) -> str:
     return node.op.split("::")[0] if "::" in node.op else ""
 
 
-def _own_results(node: Node, proto: onnx.NodeProto, operands: Operands) -> list[Told | None]:
+def _own_results(node: Node, proto: onnx.NodeProto, operands: Operands) -> list[PartialType | None]:
     """Return result types of operators that onnx does not know. Raises ContradictionError."""
     given = [None if t is None or t.sizes is None else Type(t.element, t.sizes) for t in operands]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
@@ -214,13 +214,13 @@ def _own_results(node: Node, proto: onnx.NodeProto, operands: Operands) -> list[
         types = results(node.op, given, attributes)
     except ValueError as cause:
         raise ContradictionError(node, str(cause)) from cause
-    told = [None if f is None else Told(f.element, f.dims) for f in types]
+    told = [None if f is None else PartialType(f.element, f.dims) for f in types]
     return [*told, *[None] * len(node.outputs)][: len(node.outputs)]
 
 
-def _told(kind: onnx.TypeProto | None) -> Told | None:
+def _told(kind: onnx.TypeProto | None) -> PartialType | None:
     if kind is None or not kind.HasField("tensor_type"):
         return None
     tensor = kind.tensor_type
     dims = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
-    return Told(tensor.elem_type, tuple(dims) if tensor.HasField("shape") else None)
+    return PartialType(tensor.elem_type, tuple(dims) if tensor.HasField("shape") else None)

@@ -21,15 +21,15 @@ from growc.dialects.onnx.model import IrModel
 from growc.dialects.onnx.origins import maker_of
 from growc.dialects.torch.capture.export import Captured, is_tensor
 from growc.dialects.torch.emit.grown_module import GrownModule
-from growc.dialects.torch.emit.parameters import Holdings, computed, stored_name
-from growc.dialects.torch.emit.rebuild import Made, Rebuilding
+from growc.dialects.torch.emit.parameters import SourceTensors, computed, stored_name
+from growc.dialects.torch.emit.rebuild import Rebuilding, RebuiltCall
 from growc.dialects.torch.emit.repeat_heads import call_repeats, take_out
 from growc.dialects.torch.emit.train_eval import Training, no_training
 from growc.dialects.torch.emit.write_graph import write
 from growc.dialects.torch.lowering.outputs import OUTPUT, Result, arranged, with_constants
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.call import DTYPES
-from growc.dialects.torch.run.cases import Descent
+from growc.dialects.torch.run.cases import PortMapping
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes import compilation
 
@@ -39,7 +39,7 @@ def planned_graph(c: compilation.Result, outline: Callable[[str], Tensor]) -> Gr
 
     Tensors that no checkpoint holds have values. outline: returns a stored tensor of the source on meta.
     """
-    holdings = replace(Holdings.of(c), read=outline)
+    holdings = replace(SourceTensors.of(c), read=outline)
     return emit(c, holdings, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
 
 
@@ -48,12 +48,12 @@ def grown_module(c: compilation.Result, training: Captured | GrowError | None = 
 
     training: the source as captured in training mode, or the error of that capture.
     """
-    return emit(c, Holdings.of(c), computed, training)
+    return emit(c, SourceTensors.of(c), computed, training)
 
 
 def emit(
     c: compilation.Result,
-    holdings: Holdings,
+    holdings: SourceTensors,
     tensor: Callable[[ir.Value], Tensor],
     training: Captured | GrowError | None = None,
 ) -> GrownModule:
@@ -71,7 +71,7 @@ def emit(
 
 def _emitted(
     c: compilation.Result,
-    holdings: Holdings,
+    holdings: SourceTensors,
     tensor: Callable[[ir.Value], Tensor],
     training: Captured | GrowError | None,
 ) -> GrownModule:
@@ -95,7 +95,7 @@ def _emitted(
     except GrowError as error:
         missing = reason_of(error)
     tensors, returned = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
-    descent = Descent.of(c, model, [model.graph.outputs[k].name or "" for k in returned])
+    descent = PortMapping.of(c, model, [model.graph.outputs[k].name or "" for k in returned])
     return GrownModule(tensors, graphs, spec, descent, missing)
 
 
@@ -126,9 +126,9 @@ def _trained(
     captured: Captured,
     training: Captured,
     rebuilding: Rebuilding,
-    outputs: list[Made],
+    outputs: list[RebuiltCall],
     results: list[Result],
-    holdings: Holdings,
+    holdings: SourceTensors,
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """Return the graph for training and the stored tensors that it reads. Raises GrowError (G320)."""
     evaluated_returns, trained_returns = captured.returned, training.returned

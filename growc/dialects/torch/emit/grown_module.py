@@ -21,7 +21,7 @@ from torch.fx.node import map_aggregate
 from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from growc.dialects.torch.capture.export import tensor_names
-from growc.dialects.torch.run.cases import Descent
+from growc.dialects.torch.run.cases import PortMapping
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 MODES = {False: "evaluation", True: "training"}
@@ -89,7 +89,7 @@ class GrownModule(nn.Module):
         tensors: Tensors,
         graphs: Mapping[bool, fx.Graph],
         results: TreeSpec,
-        descent: Descent,
+        descent: PortMapping,
         missing: str = "",
     ) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ def stored_name(captured: Captured, target: str) -> str:
 
 
 @dataclass(frozen=True)
-class Holdings:
+class SourceTensors:
     """The tensors of the source, and the weights of the plan by name.
 
     kinds: whether a tensor of the source is a parameter, buffer or constant, by its first name.
@@ -45,7 +45,7 @@ class Holdings:
     read: Read
 
     @staticmethod
-    def of(c: Result) -> Holdings:
+    def of(c: Result) -> SourceTensors:
         """Return the holdings of a compiled module."""
         model = torch_model(c)
         captured = model.captured
@@ -67,7 +67,7 @@ class Holdings:
         plans = {w.name: w for w in c.assembled.weights}
         unused = frozenset(kinds) - used - passing
         computed_names = frozenset(weight.name for weight in c.assembled.sources if weight.computed)
-        return Holdings(
+        return SourceTensors(
             captured, plans, kinds, frozenset(passing), frozenset(frozen), unused, computed_names, model.read
         )
 

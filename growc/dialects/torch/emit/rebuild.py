@@ -32,7 +32,7 @@ Layer = tuple[int, int]
 
 
 @dataclass(eq=False)
-class Made:
+class RebuiltCall:
     """A call of the source with its arguments and layer in the result. Without `call` it is a tensor.
 
     move: the old and new module path of the call, if they differ.
@@ -40,7 +40,7 @@ class Made:
 
     call: fx.Node | None
     layer: Layer | None = None
-    arguments: Mapping[fx.Node, Made] = field(default_factory=dict, repr=False)
+    arguments: Mapping[fx.Node, RebuiltCall] = field(default_factory=dict, repr=False)
     literals: Mapping[Path, Any] = field(default_factory=dict)
     tensor: ir.Value | None = None
     move: Move | None = None
@@ -65,17 +65,17 @@ class Rebuilding:
         self.same: Mapping[fx.Node, fx.Node] = model.meta[SAME]
         self.stored = {node: name for name, node in tensors.items()}
         self.known: dict[fx.Node, Any] = {}
-        self.calls: dict[object, Made] = {}
-        self.tensors: dict[ir.Value | fx.Node, Made] = {}
-        self.named: dict[tuple[fx.Node, ir.Value], Made] = {}
-        self.elsewhere: dict[tuple[fx.Node, Layer | None], Made] = {}
+        self.calls: dict[object, RebuiltCall] = {}
+        self.tensors: dict[ir.Value | fx.Node, RebuiltCall] = {}
+        self.named: dict[tuple[fx.Node, ir.Value], RebuiltCall] = {}
+        self.elsewhere: dict[tuple[fx.Node, Layer | None], RebuiltCall] = {}
         self.current: dict[fx.Node, list[ir.Value]] = {}
         for node in model.graph:
             for value in node.outputs:
                 for name in names_of(value):
                     self.current.setdefault(name, []).append(value)
 
-    def all(self) -> list[Made]:
+    def all(self) -> list[RebuiltCall]:
         """Return every call, in the order of the source, layer by layer."""
         self.model.graph.sort()  # operands come first, so that recursion stays shallow
         for node in self.model.graph:
@@ -84,7 +84,7 @@ class Rebuilding:
                     self.build(name, value)
         return in_order(self.calls.values(), self.source)
 
-    def output(self, value: ir.Value) -> Made:
+    def output(self, value: ir.Value) -> RebuiltCall:
         """Return the call or tensor that gives an output of the model."""
         last = value.producer()
         assert last is not None
@@ -94,13 +94,13 @@ class Rebuilding:
 
     # ---- values under the names of calls
 
-    def build(self, name: fx.Node, value: ir.Value) -> Made:
+    def build(self, name: fx.Node, value: ir.Value) -> RebuiltCall:
         """Return the call for `name`, one of the names of `value`."""
         if (name, value) not in self.named:
             self.named[name, value] = self._built(name, value)
         return self.named[name, value]
 
-    def _built(self, name: fx.Node, value: ir.Value) -> Made:
+    def _built(self, name: fx.Node, value: ir.Value) -> RebuiltCall:
         node = value.producer()
         if node is None and name in self.same:
             return self.call(name, [], value)
@@ -114,9 +114,9 @@ class Rebuilding:
             return self.add(name, {own: whole}, {}, whole.layer)
         return self.call(name, [], value)
 
-    def tensor(self, value: ir.Value) -> Made:
+    def tensor(self, value: ir.Value) -> RebuiltCall:
         """Return an input or a tensor of the module."""
-        return self.tensors.setdefault(value, Made(None, tensor=value))
+        return self.tensors.setdefault(value, RebuiltCall(None, tensor=value))
 
     def still_makes(self, name: fx.Node, value: ir.Value) -> bool:
         """Whether a stored tensor is a constant that the source's calls still compute as it is now."""
@@ -133,7 +133,7 @@ class Rebuilding:
         before = to_numpy(self.constants.value(name, self.known))
         return not np.array_equal(before, value.const_value.numpy())
 
-    def resolved(self, given: fx.Node, value: ir.Value) -> Made:
+    def resolved(self, given: fx.Node, value: ir.Value) -> RebuiltCall:
         """Return a value under the name of an argument, or under the name that replaces it."""
         if value.producer() is None:
             return self.build(given, value)
@@ -147,7 +147,7 @@ class Rebuilding:
 
     # ---- calls
 
-    def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
+    def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> RebuiltCall:
         """Return a call with its current arguments. A call without nodes only names `value`."""
         arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
         stored = {given: rebuilt.tensor for given, rebuilt in arguments.items() if rebuilt.tensor is not None}
@@ -158,16 +158,18 @@ class Rebuilding:
     def add(
         self,
         call: fx.Node,
-        arguments: Mapping[fx.Node, Made],
+        arguments: Mapping[fx.Node, RebuiltCall],
         literals: Mapping[Path, Any],
         layer: Layer | None = None,
-    ) -> Made:
+    ) -> RebuiltCall:
         """Return a call. Calls of the same arguments and literals are made once."""
         literal_keys = frozenset((path, _key(literal)) for path, literal in literals.items())
         key = (call, literal_keys, *arguments.values())
-        return self.calls.setdefault(key, Made(call, layer, arguments, literals))
+        return self.calls.setdefault(key, RebuiltCall(call, layer, arguments, literals))
 
-    def argument(self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> Made:
+    def argument(
+        self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value
+    ) -> RebuiltCall:
         """Return the current call or tensor for an argument of a call."""
         for part in parts:
             site: Site = part.meta[SITE]
@@ -180,7 +182,7 @@ class Rebuilding:
             return self.resolved(given, value)
         return self.anywhere(given, self.place(value))
 
-    def anywhere(self, given: fx.Node, layer: Layer | None = None) -> Made:
+    def anywhere(self, given: fx.Node, layer: Layer | None = None) -> RebuiltCall:
         """Return the call or tensor for an argument without an operand: that of this layer, or the only one.
 
         Raises GrowError (G308) if it is several tensors, and none of them is in this layer.
@@ -189,13 +191,13 @@ class Rebuilding:
             self.elsewhere[given, layer] = self._anywhere(given, layer)
         return self.elsewhere[given, layer]
 
-    def _anywhere(self, given: fx.Node, layer: Layer | None) -> Made:
+    def _anywhere(self, given: fx.Node, layer: Layer | None) -> RebuiltCall:
         if given.op == "placeholder":
             name = self.stored[given]
             graph = self.model.graph
             matches = [v for v in [*graph.inputs, *graph.initializers.values()] if v.name == name]
             value = matches[0] if matches else ir.Value(name=name)
-            return self.tensors.setdefault(matches[0] if matches else given, Made(None, tensor=value))
+            return self.tensors.setdefault(matches[0] if matches else given, RebuiltCall(None, tensor=value))
         values = self.current.get(given, [])
         if len(values) > 1 and isinstance(given.meta.get("val"), Tensor):  # sizes are the same in all layers
             values = [v for v in values if self.place(v) == layer]
@@ -242,7 +244,7 @@ def parts_of(last: ir.Node) -> list[ir.Node]:
     return list(walk([last], before, nearest=True))
 
 
-def in_order(calls: Collection[Made], source: fx.Graph) -> list[Made]:
+def in_order(calls: Collection[RebuiltCall], source: fx.Graph) -> list[RebuiltCall]:
     """Return calls in an order in which they can run, near the order of their graph, layer by layer."""
     ranks = _ranks(calls, source)
     order = TopologicalSorter(
@@ -252,8 +254,8 @@ def in_order(calls: Collection[Made], source: fx.Graph) -> list[Made]:
         }
     )
     order.prepare()
-    ready: list[tuple[tuple[int, ...], Made]] = []
-    ordered: list[Made] = []
+    ready: list[tuple[tuple[int, ...], RebuiltCall]] = []
+    ordered: list[RebuiltCall] = []
     while order.is_active():
         for rebuilt in order.get_ready():
             heappush(ready, (ranks[rebuilt], rebuilt))
@@ -262,7 +264,7 @@ def in_order(calls: Collection[Made], source: fx.Graph) -> list[Made]:
     return ordered
 
 
-def _ranks(calls: Collection[Made], source: fx.Graph) -> dict[Made, tuple[int, ...]]:
+def _ranks(calls: Collection[RebuiltCall], source: fx.Graph) -> dict[RebuiltCall, tuple[int, ...]]:
     """Return the sort keys of calls.
 
     A key has the start of the call's run of layers (or its own place), its layer, and its place.
@@ -273,7 +275,7 @@ def _ranks(calls: Collection[Made], source: fx.Graph) -> dict[Made, tuple[int, .
         if rebuilt.layer is not None:
             run = rebuilt.layer[0]
             starts[run] = min(numbers[rebuilt.call], starts.get(run, len(numbers)))
-    ranks: dict[Made, tuple[int, ...]] = {}
+    ranks: dict[RebuiltCall, tuple[int, ...]] = {}
     for k, rebuilt in enumerate(calls):
         number = numbers[rebuilt.call]
         ranks[rebuilt] = (number, 0, number, k)

@@ -14,7 +14,7 @@ from typing import Any
 from torch import fx
 
 from growc.dialects.torch.emit.literals import argument
-from growc.dialects.torch.emit.rebuild import Made, Rebuilding, in_order
+from growc.dialects.torch.emit.rebuild import Rebuilding, RebuiltCall, in_order
 from growc.dialects.torch.emit.repeat_heads import call_likewise
 from growc.dialects.torch.operators.call import Path
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -37,13 +37,15 @@ class Training:
         self.placeholders = {
             node: nodes_by_name[name] for name, node in names.items() if name in nodes_by_name
         }
-        self.instances: dict[fx.Node | None, list[Made]] = {}
+        self.instances: dict[fx.Node | None, list[RebuiltCall]] = {}
         for rebuilt in rebuilding.calls.values():
             self.instances.setdefault(rebuilt.call, []).append(rebuilt)
-        self.made: dict[object, Made] = {}
-        self.twins: dict[Made, Made] = {}
+        self.made: dict[object, RebuiltCall] = {}
+        self.twins: dict[RebuiltCall, RebuiltCall] = {}
 
-    def calls(self, outputs: Sequence[tuple[fx.Node, fx.Node, Made]]) -> tuple[list[Made], list[Made]]:
+    def calls(
+        self, outputs: Sequence[tuple[fx.Node, fx.Node, RebuiltCall]]
+    ) -> tuple[list[RebuiltCall], list[RebuiltCall]]:
         """Return all calls, and the calls or tensors that give the outputs.
 
         outputs: for each output its node in training, its node in evaluation, and the call that gives the
@@ -53,14 +55,15 @@ class Training:
             if rebuilt.call in self.trained:  # arguments come first, so that recursion stays shallow
                 self.twin(rebuilt)
         results = [
-            self.of(u, Made(None, layer=rebuilt.layer, arguments={e: rebuilt})) for u, e, rebuilt in outputs
+            self.of(u, RebuiltCall(None, layer=rebuilt.layer, arguments={e: rebuilt}))
+            for u, e, rebuilt in outputs
         ]
         for node in self.graph.nodes:
             if node.op == "call_function" and not node.users and node.is_impure():
-                self.of(node, Made(None))
+                self.of(node, RebuiltCall(None))
         return in_order(self.made.values(), self.graph), results
 
-    def of(self, node: fx.Node, reader: Made) -> Made:
+    def of(self, node: fx.Node, reader: RebuiltCall) -> RebuiltCall:
         """Return the call or tensor for a training node.
 
         reader: the call in evaluation at whose place the node is read.
@@ -72,7 +75,7 @@ class Training:
         rebuilt = reader.arguments.get(twin) or self.nearest(twin, reader)
         return rebuilt if rebuilt.call is None else self.twin(rebuilt)
 
-    def twin(self, made: Made) -> Made:
+    def twin(self, made: RebuiltCall) -> RebuiltCall:
         """Return the counterpart in training of a call in evaluation."""
         if made not in self.twins:
             assert made.call is not None
@@ -87,7 +90,7 @@ class Training:
             raise no_training(f"`{call.name}` is not there in training")
         return self.trained[call]
 
-    def nearest(self, twin: fx.Node, reader: Made) -> Made:
+    def nearest(self, twin: fx.Node, reader: RebuiltCall) -> RebuiltCall:
         """Return the result's call or tensor for a node in evaluation.
 
         Of several calls, the one in the reader's layer is taken.
@@ -102,11 +105,15 @@ class Training:
         return candidates[0]
 
     def add(
-        self, node: fx.Node, place: Made, arguments: Mapping[fx.Node, Made], literals: Mapping[Path, Any]
-    ) -> Made:
+        self,
+        node: fx.Node,
+        place: RebuiltCall,
+        arguments: Mapping[fx.Node, RebuiltCall],
+        literals: Mapping[Path, Any],
+    ) -> RebuiltCall:
         """Return a call. Calls of the same arguments are made once."""
         key = (node, *arguments.values())
-        return self.made.setdefault(key, Made(node, place.layer, arguments, literals))
+        return self.made.setdefault(key, RebuiltCall(node, place.layer, arguments, literals))
 
 
 def no_training(reason: str) -> GrowError:
@@ -136,7 +143,7 @@ def _key(node: fx.Node) -> tuple[str, str]:
     return str(node.target), str(stack[-1][0]) if stack else ""
 
 
-def _literals(made: Made, node: fx.Node) -> dict[Path, Any]:
+def _literals(made: RebuiltCall, node: fx.Node) -> dict[Path, Any]:
     """Return the changed literals of a call in evaluation, in the form of its twin."""
     return {path: _literal(value, argument(node, path)) for path, value in made.literals.items()}
 

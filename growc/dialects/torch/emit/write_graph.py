@@ -14,8 +14,8 @@ from torch import fx
 from growc.dialects.torch.capture.export import Captured
 from growc.dialects.torch.emit.literals import Parameter, argument, entries, refusal
 from growc.dialects.torch.emit.module_stacks import STACK, moved
-from growc.dialects.torch.emit.parameters import Holdings
-from growc.dialects.torch.emit.rebuild import Made, names_of
+from growc.dialects.torch.emit.parameters import SourceTensors
+from growc.dialects.torch.emit.rebuild import RebuiltCall, names_of
 from growc.dialects.torch.lowering.outputs import Result
 from growc.dialects.torch.operators.call import SITE, Path
 from growc.dialects.torch.run.call_signature import identifier
@@ -28,10 +28,10 @@ NOTHING: Mapping[fx.Node, fx.Node] = MappingProxyType({})
 def write(
     captured: Captured,
     model: ir.Model,
-    calls: Sequence[Made],
-    outputs: Sequence[Made],
+    calls: Sequence[RebuiltCall],
+    outputs: Sequence[RebuiltCall],
     results: Sequence[Result],
-    holdings: Holdings,
+    holdings: SourceTensors,
     twins: Mapping[fx.Node, fx.Node] = NOTHING,
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """Return the graph and the stored tensors that it reads.
@@ -58,14 +58,14 @@ MASK = 3
 
 
 class _Writing:
-    def __init__(self, model: ir.Model, holdings: Holdings, twins: Mapping[fx.Node, fx.Node]) -> None:
+    def __init__(self, model: ir.Model, holdings: SourceTensors, twins: Mapping[fx.Node, fx.Node]) -> None:
         self.graph, self.holdings, self.twins = fx.Graph(), holdings, twins
-        self.nodes: dict[Made, fx.Node] = {}
+        self.nodes: dict[RebuiltCall, fx.Node] = {}
         self.results: dict[fx.Node, list[fx.Node]] = {}
         self.stored: dict[ir.Value, fx.Node] = {}
         self.inputs = {v: self.graph.placeholder(identifier(v.name or "")) for v in model.graph.inputs}
 
-    def node(self, made: Made) -> fx.Node:
+    def node(self, made: RebuiltCall) -> fx.Node:
         """Return the node of a written call, or of a tensor."""
         if made.call is not None:
             return self.nodes[made]
@@ -80,14 +80,14 @@ class _Writing:
                 self.stored[value] = self.graph.get_attr(self.holdings.name(value))
         return self.stored[value]
 
-    def given(self, argument: fx.Node, made: Made) -> Any:
+    def given(self, argument: fx.Node, made: RebuiltCall) -> Any:
         """Return an argument: a number if it was one and is known now, otherwise a node."""
         number = not isinstance(argument.meta.get("val"), torch.Tensor)
         if number and made.tensor is not None and made.tensor.const_value is not None:
             return entries(made.tensor)[0]
         return self.node(made)
 
-    def call(self, made: Made) -> None:
+    def call(self, made: RebuiltCall) -> None:
         """Write one call."""
         source = made.call
         assert source is not None

@@ -18,7 +18,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from growc.dialects.torch.capture.export import Captured, run
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.programs.guards import holds, is_about
-from growc.dialects.torch.run.call_signature import Calling
+from growc.dialects.torch.run.call_signature import CallSignature
 from growc.dialects.torch.run.cases import resized
 from growc.dialects.torch.run.run_module import Inputs
 
@@ -106,7 +106,7 @@ class _Sizing:
 
     def of(self, size: int) -> Inputs:
         """Return the inputs in this size, with their content repeated."""
-        calling = Calling.of(self.captured)
+        calling = CallSignature.of(self.captured)
         return resized(
             self.captured, calling, self.given, lambda called, own: size if called == self.called else own
         )

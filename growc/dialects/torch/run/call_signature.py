@@ -34,7 +34,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Calling:
+class CallSignature:
     """The arguments that a module was captured with.
 
     parameters: the names of positional arguments. rest: the name of the variadic argument, or an empty
@@ -49,7 +49,7 @@ class Calling:
     values: Mapping[str, Tensor] = field(default_factory=dict)
 
     @staticmethod
-    def of(captured: Captured) -> Calling:
+    def of(captured: Captured) -> CallSignature:
         """Return the call signature of a captured module."""
         specs = [
             s.arg for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT
@@ -67,7 +67,7 @@ class Calling:
         }
         fixed = {arg.name: arg.value for arg in specs if isinstance(arg, ConstantArgument)}
         values = {leaf: one for name, one in captured.values.items() for leaf in arguments[name].names}
-        return Calling(parameters, rest, arguments, fixed, values)
+        return CallSignature(parameters, rest, arguments, fixed, values)
 
     def tensors(
         self, args: Sequence[object], kwargs: Mapping[str, object], takes: Collection[str] = ()

@@ -23,7 +23,7 @@ from growc.dialects.torch.capture.tracing import placeholder_values
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch, widened
 from growc.dialects.torch.operators.call import DTYPES
-from growc.dialects.torch.run.call_signature import Calling, identifier
+from growc.dialects.torch.run.call_signature import CallSignature, identifier
 from growc.dialects.torch.run.run_module import Inputs, outputs
 from growc.passes.compilation import Result
 from growc.passes.finish.interface import Ports, ports_of
@@ -41,25 +41,25 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Descent:
+class PortMapping:
     """The relation of a result's inputs and outputs to those of its source.
 
     calling: the call signature of the source. ports: the changes of inputs and outputs. takes: the result's
     input tensors, with dtypes and sizes. gives, returns: the names of the outputs of source and result.
     """
 
-    calling: Calling | None = None
+    calling: CallSignature | None = None
     ports: Ports = field(default_factory=Ports)
     takes: Mapping[str, tuple[torch.dtype, Dims]] = field(default_factory=dict)
     gives: tuple[str, ...] = ()
     returns: tuple[str, ...] = ()
 
     @staticmethod
-    def of(c: Result, result: ir.Model, returns: Sequence[str]) -> Descent:
+    def of(c: Result, result: ir.Model, returns: Sequence[str]) -> PortMapping:
         """Return the descent of a finished compilation and its rewritten model."""
         model = torch_model(c)
         takes = {v.name or "": (_dtype(v), _dims(v)) for v in result.graph.inputs}
-        return Descent(Calling.of(model.captured), ports_of(c), takes, model.gives, tuple(returns))
+        return PortMapping(CallSignature.of(model.captured), ports_of(c), takes, model.gives, tuple(returns))
 
     def cases(self, source: nn.Module, inputs: Inputs, captured: Captured | None = None) -> list[Case]:
         """Return the given arguments, others of the same sizes, and others of new sizes, as cases.
@@ -154,7 +154,7 @@ def _drawn(inputs: Inputs, seed: int, stays: Set[Tensor]) -> Inputs:
 
 
 def _of_other_sizes(
-    source: nn.Module, captured: Captured, calling: Calling, inputs: Inputs
+    source: nn.Module, captured: Captured, calling: CallSignature, inputs: Inputs
 ) -> Iterator[Inputs]:
     """Yield inputs with each open size enlarged by one, and inputs of one row.
 
@@ -175,7 +175,7 @@ def _one_more(kinds: Set[str], called: str, own: int) -> int:
 
 
 def resized(
-    captured: Captured, calling: Calling, inputs: Inputs, size_of: Callable[[str, int], int]
+    captured: Captured, calling: CallSignature, inputs: Inputs, size_of: Callable[[str, int], int]
 ) -> Inputs:
     """Return inputs of other sizes, with their content repeated.
 

@@ -39,7 +39,7 @@ def is_narrow(module: nn.Module) -> bool:
     return any(one.dtype in NARROWER[torch.float32] for one in module.parameters())
 
 
-class Widened(TorchDispatchMode):
+class WideDispatch(TorchDispatchMode):
     """A dispatch mode that computes with at least one dtype, even if a call asks for a narrower one.
 
     A module's own tensors must have that dtype already, otherwise writes to them are lost. rounds: casts to a
@@ -74,7 +74,7 @@ class Widened(TorchDispatchMode):
         return self.kinds.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-class Expected(TorchDispatchMode):
+class WithoutRandomness(TorchDispatchMode):
     """A dispatch mode in which random draws give their expectation. Dropout keeps all elements unscaled."""
 
     def __torch_dispatch__(
@@ -116,7 +116,7 @@ def outputs(module: nn.Module, inputs: Inputs, *, train: bool = False) -> list[A
         if train:
             stack.enter_context(torch.random.fork_rng(devices=[]))
             torch.manual_seed(0)
-            stack.enter_context(Expected())  # type: ignore[no-untyped-call]
+            stack.enter_context(WithoutRandomness())  # type: ignore[no-untyped-call]
         leaves = tree_flatten(module(*args, **kwargs))[0]
     tensors = (value for value in leaves if isinstance(value, Tensor))
     return [to_numpy(widened(_real(tensor))) for tensor in tensors]
@@ -130,14 +130,14 @@ def moved_module(module: nn.Module) -> nn.Module:
     return copy
 
 
-class Otherwise:
+class WiderModule:
     """A module run with wider dtypes or, if a call does not support these, with other kernels.
 
     rounds: casts to narrower dtypes still round.
     """
 
     def __init__(self, module: nn.Module, kind: torch.dtype = torch.float64, *, rounds: bool = False) -> None:
-        self.module, self.wide, self.mode = module, _copy(module), Widened(kind, rounds=rounds)
+        self.module, self.wide, self.mode = module, _copy(module), WideDispatch(kind, rounds=rounds)
         self.wide._apply(self.mode.wide)
 
     def outputs(self, inputs: Inputs, *, train: bool = False) -> list[Array]:

@@ -30,7 +30,7 @@ WAYS = {"widen": ("with cyclic copy", "with zero fill"), "subclone": ("by magnit
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlannedSizes:
     """The requests of a recipe, and means to extend them.
 
     verbs: of its statements. called: names of axes. before: the shapes of the source. works: whether the
@@ -43,7 +43,7 @@ class Asked:
     works: Callable[[Sequence[str]], bool]
 
 
-def refusal(kind: str, found: Unsolved, asked: Asked, repeated: Mapping[str, int]) -> Diagnostic:
+def refusal(kind: str, found: Unsolved, asked: PlannedSizes, repeated: Mapping[str, int]) -> Diagnostic:
     """Return the diagnostic that a class cannot hold the planned sizes.
 
     repeated: how often tensors are planned that no layer number tells apart.
@@ -104,12 +104,12 @@ def _repetition(repeated: Mapping[str, int], before: Mapping[str, tuple[int, ...
     return f"{note}: only a part of `{numbered[1]}` repeats, and the class adds whole layers"
 
 
-def _least_first(tied: Sequence[Tied], asked: Asked) -> list[Tied]:
+def _least_first(tied: Sequence[Tied], asked: PlannedSizes) -> list[Tied]:
     """Return fields, the one that changes the fewest other axes first."""
     return sorted(tied, key=lambda field: len(_statements(field.axes, asked, 0, 0)))
 
 
-def _proposals(found: Unsolved, asked: Asked) -> Iterator[tuple[Tied | None, list[str]]]:
+def _proposals(found: Unsolved, asked: PlannedSizes) -> Iterator[tuple[Tied | None, list[str]]]:
     """Yield statements to add, each with the field that then gives a planned size.
 
     The field is None for statements that lead to the closest configs. An axis is resized through any of its
@@ -127,7 +127,7 @@ def _proposals(found: Unsolved, asked: Asked) -> Iterator[tuple[Tied | None, lis
                     yield tied, statements
 
 
-def _statements(axes: Axes, asked: Asked, factor: int, way: int) -> list[str]:
+def _statements(axes: Axes, asked: PlannedSizes, factor: int, way: int) -> list[str]:
     """Return statements that make all these axes as the class has them.
 
     Nothing that was asked for is taken back. Nothing shrinks (or grows) unless the recipe shrinks (or grows)

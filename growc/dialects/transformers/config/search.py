@@ -35,7 +35,7 @@ from growc.dialects.transformers.config.near_misses import (
 )
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import Feature
-from growc.dialects.transformers.config.trials import Build, Known, Target, Trial, Trials
+from growc.dialects.transformers.config.trials import Build, KnownSizes, Target, Trial, Trials
 from growc.dialects.transformers.log.entry import Log, same_logs
 
 PATIENCE = 32
@@ -60,7 +60,7 @@ def solve(
     config: Mapping[str, object],
     target: Target,
     build: Build,
-    known: Known | None = None,
+    known: KnownSizes | None = None,
     decided: Values | None = None,
 ) -> Solved | Unsolved:
     """Return the config of the planned program, with as few changes as possible.
@@ -68,7 +68,7 @@ def solve(
     decided: fields with fixed values. known: earlier builds for targets with the same inputs; new ones are
     added.
     """
-    known = Known() if known is None else known
+    known = KnownSizes() if known is None else known
     trials = Trials(config, target, build, known, decided)
     outcome = _searched(trials)
     if isinstance(outcome, Unsolved) and any(trial.refused for trial in trials.seen.values()):

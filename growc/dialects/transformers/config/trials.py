@@ -97,7 +97,7 @@ class Built:
 
 
 @dataclass
-class Known:
+class KnownSizes:
     """Earlier builds of configs, for any target.
 
     built: by the config, whether its log was recorded, and `Target.fixed`. completed: configs as the class
@@ -176,12 +176,12 @@ class Trials:
         given: Mapping[str, object],
         target: Target,
         build: Build,
-        known: Known | None = None,
+        known: KnownSizes | None = None,
         decided: Values | None = None,
         paired: bool = False,
     ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, paired
-        self.known = Known() if known is None else known
+        self.known = KnownSizes() if known is None else known
         with asking() as asked:
             module = build(self.given)
         self.config = complete(module, self.given)

@@ -40,7 +40,7 @@ class _View:
     part: int = 0
 
 
-class Written:
+class WriteTracker:
     """Tensors that were written to. kept: tensors to which writes stay, such as running statistics."""
 
     def __init__(self, mode: Any) -> None:

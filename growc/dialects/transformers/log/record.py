@@ -43,7 +43,7 @@ from growc.dialects.transformers.log.entry import (
     same,
     sizes_of,
 )
-from growc.dialects.transformers.log.inplace_writes import Written
+from growc.dialects.transformers.log.inplace_writes import WriteTracker
 
 LIFTED = ("lift_fresh", "lift_fresh_copy")
 """Operators that turn a number of the program into a tensor."""
@@ -99,7 +99,7 @@ class Recorder(TorchDispatchMode):
         self.known: dict[Wire, Tensor] = {}
         self.seen: dict[Wire, tuple[Wire, tuple[str, ...]]] = {}
         self.mutating: list[int] = []
-        self.written = Written(self)
+        self.written = WriteTracker(self)
 
     def know(
         self,
