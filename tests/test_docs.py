@@ -26,7 +26,10 @@ RELIABILITY = "docs/reliability.md"
 FOLDERS = "growc|grammar|passes|tests|docs|examples|benchmarks"
 GUIDES = [f"docs/how-to/add-{part}.md" for part in ("operator", "fill", "norm", "pass")]
 """Pages with one diff each, and the commands that judge it."""
-
+CODE = r"`([\w.]+)`\s+in\s+`([\w/]+\.py)`"
+"""A function, a class or a name, and the file that it stands in."""
+PROSE = ("What is not exact", "Papers")
+"""Sections of the theory without rules."""
 HUNK = r"^@@ -\d+,(\d+) \+\d+,(\d+) @@\n(.*?)(?=^@@|\Z)"
 SUFFIXES = "py|lark|md|toml|txt|grow|onnx"
 
@@ -71,6 +74,38 @@ def test_the_modules_of_a_page_can_be_imported(page):
     made = {"growc." + name.removesuffix(".py").replace("/", ".") for name in created(page)}
     for name in set(re.findall(r"(?<![\w./])growc(?:\.[A-Za-z_]\w*)+", text_of(page))) - made:
         assert resolves(name), name
+
+
+def test_every_rule_of_the_theory_names_its_code():
+    rows = re.findall(r"^\| (.+) \|$", text_of(THEORY).partition("| rule |")[2].partition("\n\n")[0], re.M)
+    assert len(rows) > 15
+    sections = [
+        part for part in re.split(r"^## ", text_of(THEORY), flags=re.M)[1:] if not part.startswith(PROSE)
+    ]
+    assert [rule.splitlines()[0] for rule in [*rows[1:], *sections] if not re.search(CODE, rule)] == []
+
+
+@pytest.mark.parametrize("page", [THEORY, ARCHITECTURE])
+def test_what_a_page_says_of_a_file_is_in_it(page):
+    named = re.findall(CODE, text_of(page))
+    assert named
+    assert [(name, file) for name, file in named if name not in defined(ROOT / file)] == []
+
+
+def defined(file: Path) -> set[str]:
+    """The functions, classes, methods and names of a module."""
+    found = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            found |= {
+                f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef)
+            }
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
 
 
 def resolves(name: str) -> bool:

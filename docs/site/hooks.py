@@ -6,11 +6,13 @@ to its code. A recipe's page has its text and its plan. mkdocs calls the functio
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -30,6 +32,8 @@ LINK = re.compile(r"(?<!!)\[(?P<text>[^]]*)\]\((?P<target>[^)#\s]*)(?P<anchor>#[
 NAMED = re.compile(
     r"(?<![\[`\w])`(?P<path>(?:growc|passes|grammar|tests|examples|benchmarks)/[\w./-]+)`(?!\])"
 )
+FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.S)
+"""A formula of a page, as pymdownx.arithmatex hands it on."""
 TYPES = {
     ".py": "python",
     ".md": "markdown",
@@ -84,6 +88,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     return "".join(
         part if fenced else NAMED.sub(named, LINK.sub(link, part)) for fenced, part in parts(markdown)
     )
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """A page whose formulas are MathML: browsers show it as it is, so that nothing is fetched or run."""
+
+    def formula(match: re.Match[str]) -> str:
+        shown = "block" if match["tag"] == "div" else "inline"
+        made = convert(html.unescape(match["latex"]), display=shown)
+        return made.replace(' mathvariant="bold"', ' style="font-weight: bold"')  # browsers heed the style
+
+    return FORMULA.sub(formula, content)
 
 
 def parts(markdown: str) -> Iterator[tuple[bool, str]]:

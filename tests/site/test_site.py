@@ -128,7 +128,7 @@ def test_the_picture_is_what_a_report_draws(golden):
     golden(DOCS / "growth.svg", loaded("picture").picture())
 
 
-def test_the_site_builds_without_a_warning(tmp_path: Path):
+def test_the_site_builds_without_a_warning_and_with_its_formulas(tmp_path: Path):
     command = [
         sys.executable,
         "-m",
@@ -147,3 +147,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path):
     assert (
         "The plan for a tiny model" in (tmp_path / "site/repository/examples/14-lemon/index.html").read_text()
     )
+    theory = (tmp_path / "site/theory.html").read_text()
+    assert theory.count("<math ") > 250
+    assert "arithmatex" not in theory
+    assert not re.search(r"<m\w[^>]*>[^<]*\\", theory), "a command that latex2mathml does not know"
