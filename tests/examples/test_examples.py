@@ -49,6 +49,15 @@ def test_an_explanation_says_what_is_exact(example):
 
 
 @pytest.mark.parametrize("example", ALL, ids=NAMES)
+def test_an_explanation_names_the_statements_of_its_recipe(example):
+    text = (example.folder / "README.md").read_text(encoding="utf-8")
+    recipe = example.recipe.read_text(encoding="utf-8")
+    verbs = set(re.findall(r"^ *(widen|subclone|reorder|nest|stack|arrange|merge|upcycle) ", recipe, re.M))
+    assert verbs
+    assert {verb for verb in verbs if f"`{verb} " not in text} == set()
+
+
+@pytest.mark.parametrize("example", ALL, ids=NAMES)
 def test_the_index_lists_every_example(example):
     index = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert f"]({example.folder.name}/README.md)" in index
