@@ -34,6 +34,13 @@ NAMED = re.compile(
 )
 FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*?)\\[)\]]</(?P=tag)>', re.S)
 """A formula of a page, as pymdownx.arithmatex hands it on."""
+
+ERRORS = "errors.md"
+ERROR = re.compile(r"^## (?P<code>G\d{3}): .*$", re.M)
+"""The title of an error on their page. The code alone is its anchor, which stays when the title changes."""
+CODES = set(ERROR.findall((ROOT / MADE[ERRORS]).read_text(encoding="utf-8")))
+MENTIONED = re.compile(r"^#.*$|\[[^]]*\]\([^)]*\)|(?P<tick>`+)(?:.+?)(?P=tick)|\bG\d{3}\b", re.M)
+"""A code, or a text that is no place for a link: a title, a link, what stands in backticks."""
 TYPES = {
     ".py": "python",
     ".md": "markdown",
@@ -85,8 +92,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         at = address(ROOT / match["path"])
         return match[0] if at is None else f"[`{match['path']}`]({at})"
 
+    def error(match: re.Match[str]) -> str:
+        code = match[0].strip("`")
+        at = os.path.relpath(ERRORS, Path(page.file.src_uri).parent)
+        return f"[{match[0]}]({at}#{code.lower()})" if code in CODES else match[0]
+
+    if page.file.src_uri == ERRORS:
+        markdown = ERROR.sub(lambda match: f"{match[0]} {{ #{match['code'].lower()} }}", markdown)
     return "".join(
-        part if fenced else NAMED.sub(named, LINK.sub(link, part)) for fenced, part in parts(markdown)
+        part if fenced else MENTIONED.sub(error, NAMED.sub(named, LINK.sub(link, part)))
+        for fenced, part in parts(markdown)
     )
 
 

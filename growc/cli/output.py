@@ -118,8 +118,16 @@ def report(error: GrowError, given: Sequence[str]) -> int:
     if "--json" in given:
         say_json(error_object(error))
     else:
-        color = _voice.get(Voice()).colors(sys.stderr)
-        rendered = "\n\n".join(render(d, color) for d in error.diagnostics)
+        voice = _voice.get(Voice())
+        rendered = [render(d, voice.colors(sys.stderr)) for d in error.diagnostics]
+        rendered += [] if voice.quiet else _read_more(error)
         with contextlib.suppress(OSError):
-            print("\n".join(_fitting(rendered.split("\n"), sys.stderr)), file=sys.stderr)
+            print("\n".join(_fitting("\n\n".join(rendered).split("\n"), sys.stderr)), file=sys.stderr)
     return error.exit_status
+
+
+def _read_more(error: GrowError) -> list[str]:
+    """Where the codes of all errors are explained; who interrupts a command needs no explanation."""
+    codes = sorted({diagnostic.code for diagnostic in error.diagnostics} - {"G503"})
+    listed = codes[0] if len(codes) == 1 else f"CODE, with {', '.join(codes)}"
+    return [f"To read more: growc explain {listed}"] if codes else []

@@ -142,6 +142,10 @@ def test_the_site_builds_without_a_warning_and_with_its_formulas(tmp_path: Path)
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site/repository/passes/solving/treatments.py.html").exists()
+    errors = (tmp_path / "site/errors.html").read_text()
+    assert [code for code in CODES if f'id="{code.lower()}"' not in errors] == []
+    assert 'href="../errors.html#g302"' in (tmp_path / "site/how-to/refused.html").read_text()
+    assert 'href="../errors.html#g304"' in (tmp_path / "site/notebooks/stranger.html").read_text()
     assert "Certificate: exact" in (tmp_path / "site/notebooks/grow.html").read_text()
     assert (tmp_path / "site/notebooks/grow.ipynb").exists()
     assert (
