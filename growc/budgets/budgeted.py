@@ -1,6 +1,6 @@
 """A budget on a model: its axes, the model's cost, and choices of sizes as statements.
 
-Input: a budget, the statements above it, and plans of the model. Output: the parts that all searches for
+Needs: a budget, the statements above it, and plans of the model. Gives: the parts that all searches for
 sizes share.
 """
 

@@ -1,7 +1,7 @@
 """The cost of a model as polynomials in the shares of its axes: parameters, parameters of one token, and
 others.
 
-Input: a compilation and the knobs of a budget. Output: a `Cost`, whose value at today's sizes is the model's
+Needs: a compilation and the knobs of a budget. Gives: a `Cost`, whose value at today's sizes is the model's
 cost today.
 """
 

@@ -1,6 +1,6 @@
 """Axes that a class of transformers ties to each other: they change together, as its config demands.
 
-Input: the knobs of a budget, and plans of the model. Output: the knobs that a class can hold. Each axis is
+Needs: the knobs of a budget, and plans of the model. Gives: the knobs that a class can hold. Each axis is
 planned alone, once, at a size that suits all axes. Axes that the class changes along with it belong to it
 from then on.
 """

@@ -1,6 +1,6 @@
 """The sizes that a budget asks for: all axes times the smallest common factor that reaches it.
 
-Input: `widen to QUANTITY >= LIMIT over … in proportion with FILL`, and plans of the model. Output: a
+Needs: `widen to QUANTITY >= LIMIT over … in proportion with FILL`, and plans of the model. Gives: a
 `Decision`. Raises GrowError (G303) if no factor up to 16 reaches the budget, and for what a model cannot
 follow.
 """

@@ -1,6 +1,6 @@
 """The axes of a model that a budget can change: possible sizes, atoms, and the loss at each size.
 
-Input: a compilation as it is before a budget. Output: a `Knob` for each axis of the budget. Raises GrowError
+Needs: a compilation as it is before a budget. Gives: a `Knob` for each axis of the budget. Raises GrowError
 for an axis that the model lacks or that cannot change.
 """
 

@@ -1,6 +1,6 @@
 """Sizes that differ by layer: the units of all layers compete for a total.
 
-Input: `subclone AXIS to total LIMIT by RANKING`, and plans of the model. Output: a `Decision` with a plain
+Needs: `subclone AXIS to total LIMIT by RANKING`, and plans of the model. Gives: a `Decision` with a plain
 statement for each layer. A unit counts by its part of the sum of its layer's scores. Raises GrowError (G303)
 if the total is too small or too large. If the model's class refuses layers of several sizes, the error names
 the nearest uniform statement.

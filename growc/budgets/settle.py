@@ -1,6 +1,6 @@
 """Recipes with budgets: each budget is settled on the model, in order, and becomes plain statements.
 
-Input: the texts of a recipe, and a model. Output: the flat list of statements, with sizes in place of
+Needs: the texts of a recipe, and a model. Gives: the flat list of statements, with sizes in place of
 budgets. Statements above a budget are carried out first. `growc.budgets.choose` searches its sizes.
 """
 

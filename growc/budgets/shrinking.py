@@ -1,7 +1,7 @@
 """The sizes that a budget leaves: searched by scores, planned, and measured if several candidates are asked
 for.
 
-Input: `subclone to QUANTITY <= LIMIT over …`, and plans of the model. Output: a `Decision`. Raises GrowError
+Needs: `subclone to QUANTITY <= LIMIT over …`, and plans of the model. Gives: a `Decision`. Raises GrowError
 (G303) if no sizes meet the budget, and for what a model cannot follow.
 """
 

@@ -1,6 +1,6 @@
 """Measure choices of sizes: each is written into a folder for temporary files, run, and removed.
 
-Input: planned choices, and the recipe's last `measure importance`. Output: the cost of each on its samples:
+Needs: planned choices, and the recipe's last `measure importance`. Gives: the cost of each on its samples:
 the loss if the model has one, else the KL divergence, else r.
 """
 

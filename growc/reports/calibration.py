@@ -1,6 +1,6 @@
 """The cost of surgery on calibration data: the source and a result of it, run on the same inputs.
 
-Input: both files, the inputs, and the maps from the source's inputs and outputs to the result's. Output: an
+Needs: both files, the inputs, and the maps from the source's inputs and outputs to the result's. Gives: an
 `Outcome`. It states how close outputs that look like logits are as distributions. It has the loss of both
 models if such an output predicts the next token of an input. It has r of all outputs if no output looks like
 logits.

@@ -1,6 +1,6 @@
 """FLOPs of a model, for each token or sample, forward and backward.
 
-Input: an analysis, or a finished compilation for its result. Output: `Flops`. growc.reports.products defines
+Needs: an analysis, or a finished compilation for its result. Gives: `Flops`. growc.reports.products defines
 which operations count.
 """
 

@@ -3,7 +3,7 @@
 The source is figure 2 of weight subcloning. A layer's part is that which it and its branches add to the
 stream.
 
-Input: a model, and inputs to measure on. Output: a `Profile`. Each layer is removed and doubled in a model of
+Needs: a model, and inputs to measure on. Gives: a `Profile`. Each layer is removed and doubled in a model of
 its own, by the surgery that recipes do. That model is run beside the source. Outcomes are kept with the
 scores, so that an interrupted profile continues.
 """

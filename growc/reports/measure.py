@@ -1,6 +1,6 @@
 """Measurements of a model on inputs: the importance of its units and layers, and the cost of each layer.
 
-Input: a model file, and a file of inputs for it. They help to decide what to trim by importance.
+Needs: a model file, and a file of inputs for it. They help to decide what to trim by importance.
 """
 
 from __future__ import annotations

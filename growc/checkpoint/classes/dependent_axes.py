@@ -1,6 +1,6 @@
 """Let axes that only a class ties to others follow these, with the same fill.
 
-Input: a compilation, and the config that comes closest to its plan. Output: statements with which the plan is
+Needs: a compilation, and the config that comes closest to its plan. Gives: statements with which the plan is
 made again. For example, the inner width of a pooler is a space of its own in the program, but its class makes
 it as wide as the stream. In some classes heads times their width equal the stream's width; in others they do
 not.

@@ -1,7 +1,7 @@
 """Axes and layers that a plan changes and its class cannot change: they stay, while others follow the
 statement.
 
-Input: a compilation, and the config that comes closest to its plan. Output: a `Kept` with which the plan is
+Needs: a compilation, and the config that comes closest to its plan. Gives: a `Kept` with which the plan is
 made again. For example, a head whose width is a number in the class's code has no config, but its backbone
 has one.
 """

@@ -1,6 +1,6 @@
 """A copy of a module with the weights of a state dict.
 
-Input: a module in Python, on the meta device or not, and its state dict. Output: a module of the same
+Needs: a module in Python, on the meta device or not, and its state dict. Gives: a module of the same
 structure and ties. Its parameters and buffers are those of the state dict, in the element types of the given
 module.
 """

@@ -1,6 +1,6 @@
 """The axes of stored tensors: their spaces, their names in a recipe, and the statements that resize them.
 
-Input: a compilation of a class with weights. Output: `StoredAxes`, by names of the result's class.
+Needs: a compilation of a class with weights. Gives: `StoredAxes`, by names of the result's class.
 """
 
 from __future__ import annotations

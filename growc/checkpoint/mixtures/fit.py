@@ -1,7 +1,7 @@
 """The search for a config of a class that holds a planned mixture, and for the contents of the class's
 tensors.
 
-Input: the analysed dense source, its networks, and the class of the result. Output: `Fitted`.
+Needs: the analysed dense source, its networks, and the class of the result. Gives: `Fitted`.
 
 The config begins with the fields of the source's config that the class has too, and the class's own defaults.
 Fields that change the sizes of experts are set until the sizes are as planned. Then the field for the number

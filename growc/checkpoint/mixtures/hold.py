@@ -1,6 +1,6 @@
 """A planned mixture in the class that a caller names: its config, and its weights by the names of the class.
 
-Input: a finished compilation of a dense checkpoint whose recipe upcycles. Output: the same compilation with
+Needs: a finished compilation of a dense checkpoint whose recipe upcycles. Gives: the same compilation with
 the class of its result. Raises GrowError (G200, G309, G318).
 """
 

@@ -1,6 +1,6 @@
 """Find by trial, on random numbers, where a network's tensors stand in the tensors of experts.
 
-Input: a network of the source, and the region of a mixture that must compute the same. Output: for each
+Needs: a network of the source, and the region of a mixture that must compute the same. Gives: for each
 stored tensor of the region, the network's tensors that it holds, or that it is the router or zero.
 
 Kinds of axes determine a tensor's orientation. Several tensors in one may stand in any order, one after

@@ -1,6 +1,6 @@
 """Match the stored tensors of two programs by their uses, never by name.
 
-Input: the graphs of both. Output: `Matching`, which walks up from the outputs of both in step. Operators,
+Needs: the graphs of both. Gives: `Matching`, which walks up from the outputs of both in step. Operators,
 attributes and constants must be equal. The walk stops at given values of the source (the outputs of networks)
 and notes the value of the other program there.
 """

@@ -1,7 +1,7 @@
 """Attention before and after: the patterns of source heads and their copies on one input (bert2BERT, figures
 9-12).
 
-Input: a finished compilation of an ONNX file, and the file of the result. Output: `Patterns` of some heads of
+Needs: a finished compilation of an ONNX file, and the file of the result. Gives: `Patterns` of some heads of
 a few layers, or the reason why there are none. The output of each softmax is exposed in copies of both files
 in memory.
 """

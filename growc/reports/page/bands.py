@@ -1,6 +1,6 @@
 """An index map as bands: consecutive units of the result that follow from the source in one way.
 
-Input: the map of an axis. Output: a limited number of `Band`s, whatever the size of the axis.
+Needs: the map of an axis. Gives: a limited number of `Band`s, whatever the size of the axis.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The model before and after: its streams, layers and heads, the map of every axis, and the places of gaps.
 
-Input: a finished compilation. Output: a `Network`. Layers of the result that look the same are one `Block`.
+Needs: a finished compilation. Gives: a `Network`. Layers of the result that look the same are one `Block`.
 """
 
 from __future__ import annotations

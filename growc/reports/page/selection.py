@@ -1,6 +1,6 @@
 """The choice of units and layers: their scores, the cut, and the agreement of layers (weight subcloning).
 
-Input: a finished compilation. Output: a `Selection` for every `subclone` whose ranking has scores, and the
+Needs: a finished compilation. Gives: a `Selection` for every `subclone` whose ranking has scores, and the
 profile of layers if one was measured before.
 """
 
