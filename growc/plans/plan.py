@@ -102,7 +102,7 @@ class LeafStep:
     around_mean: bool = False
     """Whether drawn rows have the source tensor's mean, and not 0."""
     within: Within | None = None
-    """What happens inside the new rows, before noise is added."""
+    """Units that stand elsewhere in the new rows, or are drawn there; noise is added afterwards."""
 
     @property
     def even(self) -> bool:

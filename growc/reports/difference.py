@@ -119,7 +119,7 @@ class Difference(Shown):
 
 @telling
 def diff(before: str | Path, after: str | Path, *, progress: Progress = quiet) -> Difference:
-    """What differs between two models on disk: ONNX files, `.pt2` programs, checkpoint directories, configs.
+    """The differences of two models on disk: ONNX files, `.pt2` programs, checkpoint directories, configs.
 
     Tensors are compared by name, and those that one model alone has by their bytes. Raises GrowError (G309,
     G310) where one of the models cannot be read.

@@ -42,7 +42,7 @@ DEVIATION = 0.02
 """The standard deviation of new routers (Komatsuzaki et al. 2022, section 3)."""
 
 NAME = "experts"
-"""What the plan calls that which the steps make."""
+"""The name of the axis that the steps make, as the plan shows it."""
 
 
 @dataclass(frozen=True)

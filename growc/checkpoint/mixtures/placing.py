@@ -39,9 +39,11 @@ class UnplacedError(Exception):
 
 @dataclass(frozen=True)
 class Parts:
-    """A stored tensor of a network, and what each expert has of it. kinds: a letter for each axis. units: of
-    each element along the axis of inner units, the unit; None where it has no such axis. count: how many
-    experts are one copy together. factor: what each part is multiplied by.
+    """A stored tensor of a network, and the part of it that each expert has.
+
+    kinds: a letter for each axis. whole: the tensor's shape. units: the unit of each element along the axis
+    of inner units; None where there is no such axis. count: how many experts are one copy together. factor:
+    the factor of each part.
     """
 
     name: str
@@ -58,7 +60,7 @@ class Parts:
         return tuple(size // parts for size, parts in zip(self.whole, inner, strict=True))
 
     def stack(self, tensor: Array, experts: int) -> Array:
-        """What all experts have of a tensor: experts first."""
+        """The parts that experts have of a tensor, with experts along the first axis."""
         if self.units is None or self.count == 1:
             return np.broadcast_to(tensor, (experts, *tensor.shape))
         size, axis = (int(self.units.max()) + 1) // self.count, self.kinds.index(INNER)
@@ -84,7 +86,7 @@ class Kinds:
         return kinds
 
     def parts(self, mixture: Mixture, use: Value) -> Parts:
-        """What each expert of a mixture has of a stored tensor of its network."""
+        """The part that each expert of a mixture has of a stored tensor of its network."""
         assert use.weight is not None
         kinds, spaces = self.of(use), self.analysis.axes.of(use)
         named = self.named("ffn")

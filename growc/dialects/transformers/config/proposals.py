@@ -160,7 +160,7 @@ class Proposals:
     def ranked(
         self, trial: Trial, reading: Reading[Place], moving: Iterable[tuple[Path, dict[Place, Any]]]
     ) -> Iterator[Values]:
-        """Yield values of fields, together and alone. Those that give most wanted numbers come first."""
+        """Yield values of fields, together and alone. Values that give most wanted numbers come first."""
         wrong = reading.wrong(trial)
         votes: dict[Vote, set[Place]] = {}
         values: dict[Vote, Any] = {}
