@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
 from growc.budgets.settle import settled
-from growc.errors.arguments import joined, telling
+from growc.errors.arguments import checked_arguments, joined
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
@@ -123,7 +123,7 @@ def decoded(name: str, data: bytes) -> Source:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
 
 
-@telling
+@checked_arguments
 def plan(
     text: Recipes,
     model: Model,
@@ -150,7 +150,7 @@ def plan(
     return compile(resolved, source, **options).plan
 
 
-@telling
+@checked_arguments
 def grow(
     module: nn.Module,
     text: Recipes,
@@ -247,7 +247,7 @@ def apply(
 ) -> Applied: ...
 
 
-@telling
+@checked_arguments
 def apply(text: object, model: object, *others: Any, **options: Any) -> Any:
     """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`.
 
@@ -334,7 +334,7 @@ def apply_file(
     from growc.render.progress import in_python
     from growc.reports.calibration import calibrated
     from growc.system.origins import reference_of
-    from growc.system.workshop import workshop
+    from growc.system.workshop import draft_folder
     from growc.unchanged import identities, unchanged
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
     from growc.version import __version__
@@ -398,7 +398,7 @@ def apply_file(
         if ranks.size > 1:
             key_parts = [__version__, [s.text for s in sources], params, config, shard_size, weights]
             key = canonical({"what": [*key_parts, identities(parts)]})
-        folder = stack.enter_context(workshop(target, key, ranks.again))
+        folder = stack.enter_context(draft_folder(target, key, ranks.again))
         files = form.write(compilation, folder, target, advance)
         if check or preserved_conditions(resolved.statements):
             measured = form.verify(ports_of(compilation), source, files[-1], inputs, advance)
@@ -428,7 +428,7 @@ def apply_file(
         place = record_path(target, source.is_dir())
         moves.append((_draft(folder, place.name, record), place))
         if lineage_file is not None:
-            elsewhere = stack.enter_context(workshop(lineage_file))
+            elsewhere = stack.enter_context(draft_folder(lineage_file))
             moves.append(
                 (_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), lineage_file)
             )
@@ -441,7 +441,7 @@ def apply_file(
             page_html = page_text(
                 page_of(source, [*sources, *resolved.included], growth_of(compilation, measurements))
             )
-            elsewhere = stack.enter_context(workshop(page))
+            elsewhere = stack.enter_context(draft_folder(page))
             moves.append((_draft(elsewhere, "report", page_html), page))
         moves.append((files[-1], target))
         require_unchanged()
@@ -472,7 +472,7 @@ def _within(form: Form, c: Result, bound: int, asked: bool) -> tuple[str, ...]:
     return (remark,) if remark else ()
 
 
-@telling
+@checked_arguments
 def report(
     text: Recipes,
     model: str | Path,
@@ -497,7 +497,7 @@ def report(
     return page_text(page)
 
 
-@telling
+@checked_arguments
 def verify(
     source: Model,
     result: Model,
@@ -532,7 +532,7 @@ def verify(
     return measured
 
 
-@telling
+@checked_arguments
 def inspect(model: Model, *, example_inputs: object = None, state_dict: State | None = None) -> Analysis:
     """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from growc import api
 from growc.distinct import Part, model_parts, require_distinct
-from growc.errors.arguments import telling
+from growc.errors.arguments import checked_arguments
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Planned = Callable[[int, int, Plan], None]
 
 
-@telling
+@checked_arguments
 def replay(
     record: str | Path,
     model: str | Path | nn.Module,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from growc.distinct import Part
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.system.workshop import forsaken
+from growc.system.workshop import remove_own_folders
 
 Identity = tuple[int, ...] | None
 """The identity of a file's state; None if there is no file."""
@@ -89,7 +89,7 @@ def _cut_short(changed: Callable[[], GrowError | None]) -> Iterator[None]:
         if error is None:
             message = "the system could not read a source: its disk or its network failed"
             error = GrowError(Diagnostic("G502", message))
-        forsaken()
+        remove_own_folders()
         os.write(sys.stderr.fileno(), f"{error}\n".encode())
         os._exit(error.exit_status)
 

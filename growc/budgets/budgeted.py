@@ -16,10 +16,10 @@ from functools import partial
 from growc import grammar
 from growc.budgets.costs import cost_of, shares_of
 from growc.budgets.expressions import value_in
-from growc.budgets.knobs import Knob, Trials
+from growc.budgets.knobs import BudgetAxis, Trials
 from growc.budgets.planning import Planning
 from growc.budgets.polynomial import Cost
-from growc.budgets.quantities import Held, amount_of, parts_of
+from growc.budgets.quantities import SequenceMemory, amount_of, parts_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.formats.compiler import held
 from growc.passes.compilation import Result
@@ -53,22 +53,21 @@ class Budgeted(ABC):
         self.c = planning.of(above.statements)
         self.trials = Trials(self.c, bound)
         sequences = statement.limit.sequences
-        self.sequences = (
-            Held(*(self.number(e) for e in (sequences.batch, sequences.length))) if sequences else Held()
-        )
+        sizes = (sequences.batch, sequences.length) if sequences else ()
+        self.sequences = SequenceMemory(*map(self.number, sizes))
         self.notes: tuple[str, ...] = ()
         self.take(self.found_knobs())
         limit = self.value(statement.limit.value)
         self.limit = math.floor(limit) if isinstance(statement, ast.Budget) else math.ceil(limit)
 
-    def take(self, knobs: Sequence[Knob]) -> None:
+    def take(self, knobs: Sequence[BudgetAxis]) -> None:
         """Set the axes of the budget, and the model's cost as a function of them."""
         self.knobs = list(knobs)
         self.shares = shares_of(self.c, self.knobs)
         self.cost = self.cost_in(self.asked.limit.quantity)
 
     @abstractmethod
-    def found_knobs(self) -> list[Knob]:
+    def found_knobs(self) -> list[BudgetAxis]:
         """The knobs of the axes that the budget is over."""
 
     @abstractmethod

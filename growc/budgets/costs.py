@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from growc.budgets.knobs import Knob
+from growc.budgets.knobs import BudgetAxis
 from growc.budgets.polynomial import Cost, Polynomial, Shares
 from growc.ir.graph import Node, Value
 from growc.passes.compilation import Result
@@ -22,14 +22,14 @@ Parts = Iterable[tuple[Home | None, Polynomial]]
 """The costs of a model's parts, each with its layer; None for a part outside of layers."""
 
 
-def shares_of(c: Result, knobs: Sequence[Knob]) -> Shares:
+def shares_of(c: Result, knobs: Sequence[BudgetAxis]) -> Shares:
     """The shares of all atoms, numbered by the width knobs in order."""
     wide = [knob for knob in knobs if not knob.kept]
     number = {atom: k for k, knob in enumerate(wide) for atom in knob.atoms}
     return Shares(len(wide), number, c.lowered.sizes.current)
 
 
-def cost_of(parts: Parts, knobs: Sequence[Knob], count: int) -> Cost:
+def cost_of(parts: Parts, knobs: Sequence[BudgetAxis], count: int) -> Cost:
     """The sum of all parts, for each number of layers."""
     by_home: dict[Home | None, Polynomial] = {}
     for home, part in parts:

@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 
 from growc.algebra.space import Space, atoms_of, find
-from growc.budgets.knobs import INSIDE, Knob, Lost, Said, size_said
+from growc.budgets.knobs import INSIDE, BudgetAxis, Lost, Said, size_said
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import held
@@ -31,7 +31,7 @@ OUTSIDE = ("vocab", "positions")
 class Coupling:
     """Knobs that a class can hold, and notes on those that it cannot."""
 
-    knobs: list[Knob]
+    knobs: list[BudgetAxis]
     notes: tuple[str, ...] = ()
 
 
@@ -40,7 +40,7 @@ def coupled(
     above: Resolved,
     bound: Bound,
     c: Result,
-    knobs: Sequence[Knob],
+    knobs: Sequence[BudgetAxis],
     said: Said,
     lost: Callable[[ast.AxisRef], Lost],
 ) -> Coupling:
@@ -48,8 +48,8 @@ def coupled(
     another or stays.
     """
     share = _share(c)
-    alone: list[Knob] = []
-    refused: list[Knob] = []
+    alone: list[BudgetAxis] = []
+    refused: list[BudgetAxis] = []
     for knob in knobs:
         if knob.kept or len(knob.levels) < 2:
             alone.append(knob)
@@ -70,7 +70,7 @@ def coupled(
     return Coupling(leading, tuple(_told(knob, leading) for knob in followed))
 
 
-def _told(knob: Knob, taken: Sequence[Knob]) -> str:
+def _told(knob: BudgetAxis, taken: Sequence[BudgetAxis]) -> str:
     leader = next((other.axis.name for other in taken if knob.atoms <= other.atoms), "")
     name = knob.axis.name
     return (
@@ -80,7 +80,7 @@ def _told(knob: Knob, taken: Sequence[Knob]) -> str:
     )
 
 
-def _lies_in(one: Knob, before: Sequence[Knob], behind: Sequence[Knob]) -> bool:
+def _lies_in(one: BudgetAxis, before: Sequence[BudgetAxis], behind: Sequence[BudgetAxis]) -> bool:
     """Whether another axis changes all atoms that one changes."""
     return any(one.atoms <= other.atoms for other in before) or any(one.atoms < o.atoms for o in behind)
 
@@ -92,11 +92,11 @@ def _share(c: Result) -> Fraction:
     return Fraction(parts - 1, parts) if parts > 1 else Fraction(1, 2)
 
 
-def _has(knob: Knob, share: Fraction) -> bool:
+def _has(knob: BudgetAxis, share: Fraction) -> bool:
     return any(knob.share(level) == share for level in range(len(knob.levels)))
 
 
-def _following(c: Result, plan: Result, knob: Knob, share: Fraction, lost: Lost) -> Knob:
+def _following(c: Result, plan: Result, knob: BudgetAxis, share: Fraction, lost: Lost) -> BudgetAxis:
     """The knob with all atoms that follow it in its proportion, at the sizes that suit all changed atoms."""
     before, after = c.lowered.sizes, plan.lowered.sizes
     atoms_known = dict.fromkeys(map(find, atoms_of(s for use in c.graph.uses() for s in c.axes.of(use))))

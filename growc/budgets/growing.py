@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from growc.budgets.budgeted import Budgeted, Choice
 from growc.budgets.coupled import OUTSIDE
-from growc.budgets.knobs import Knob, deeper, wider
+from growc.budgets.knobs import BudgetAxis, deeper, wider
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import GrowError
 from growc.recipe import syntax_tree as ast
@@ -33,7 +33,7 @@ class Growing(Budgeted):
         self.statement = statement
         super().__init__(planning, above, bound)
 
-    def found_knobs(self) -> list[Knob]:
+    def found_knobs(self) -> list[BudgetAxis]:
         """The knobs of the budget's axes."""
         knobs = []
         for axis in self.statement.axes:
@@ -64,7 +64,7 @@ class Growing(Budgeted):
         except GrowError:
             return self.reached(in_steps(self.knobs, math.gcd(*sizes)))
 
-    def reached(self, knobs: Sequence[Knob]) -> Decision:
+    def reached(self, knobs: Sequence[BudgetAxis]) -> Decision:
         """The decision with these axes. A plan may cost more than its axes show, if other axes follow
         them.
         """
@@ -123,7 +123,7 @@ class Growing(Budgeted):
         return max(smaller, key=self.amount, default=None)
 
 
-def in_steps(knobs: Sequence[Knob], parts: int) -> list[Knob]:
+def in_steps(knobs: Sequence[BudgetAxis], parts: int) -> list[BudgetAxis]:
     """The knobs with only widths that are multiples of an equal part of each width.
 
     Relations that a class demands between sizes then hold for all of them.

@@ -1,7 +1,7 @@
 """The axes of a model that a budget can change: possible sizes, atoms, and the loss at each size.
 
-Needs: a compilation as it is before a budget. Gives: a `Knob` for each axis of the budget. Raises GrowError
-for an axis that the model lacks or that cannot change.
+Needs: a compilation as it is before a budget. Gives: a `BudgetAxis` for each axis of the budget. Raises
+GrowError for an axis that the model lacks or that cannot change.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PLACE = 2
 
 
 @dataclass(frozen=True)
-class Knob:
+class BudgetAxis:
     """One axis of a budget.
 
     before: its distinct sizes. of: the number of equal parts into which all of these divide. levels: the
@@ -143,7 +143,7 @@ class Trials:
         return True
 
 
-def width(trials: Trials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: int) -> Knob:
+def width(trials: Trials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: int) -> BudgetAxis:
     """The knob of an axis of width that shrinks."""
     before = today(trials, axis, said)
     parts = math.gcd(*before)
@@ -151,13 +151,15 @@ def width(trials: Trials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: 
     levels = [k for k in range(step, parts + 1, step) if _suits(before, k, parts, multiples)]
     shares = [Fraction(k, parts) for k in levels]
     if len(levels) < PLACE:
-        return Knob(axis, before, parts, (parts,), np.zeros(1))
+        return BudgetAxis(axis, before, parts, (parts,), np.zeros(1))
     atoms = _atoms(trials, said(axis, size_said(axis, before, shares[-2])), shares[-2], axis)
     factor = 1.0 if axis.name in WHOLE else INSIDE
-    return Knob(axis, before, parts, tuple(levels), factor * lost(list(atoms), shares), frozenset(atoms))
+    return BudgetAxis(
+        axis, before, parts, tuple(levels), factor * lost(list(atoms), shares), frozenset(atoms)
+    )
 
 
-def wider(trials: Trials, axis: ast.AxisRef, said: Said, multiples: int) -> Knob:
+def wider(trials: Trials, axis: ast.AxisRef, said: Said, multiples: int) -> BudgetAxis:
     """The knob of an axis of width that grows."""
     before = today(trials, axis, said)
     parts = math.gcd(*before)
@@ -172,7 +174,7 @@ def wider(trials: Trials, axis: ast.AxisRef, said: Said, multiples: int) -> Knob
     fitting_levels = tuple(k for k in levels if _suits(before, k, parts, multiples))
     share = Fraction(fitting_levels[1], parts) if len(fitting_levels) > 1 else Fraction(2)
     atoms = _atoms(trials, said(axis, size_said(axis, before, share)), share, axis)
-    return Knob(axis, before, parts, fitting_levels, np.zeros(len(fitting_levels)), frozenset(atoms))
+    return BudgetAxis(axis, before, parts, fitting_levels, np.zeros(len(fitting_levels)), frozenset(atoms))
 
 
 def today(trials: Trials, axis: ast.AxisRef, said: Said) -> tuple[int, ...]:
@@ -254,7 +256,7 @@ def _scores(rankings: Rankings, by: ast.Subclone, atom: Space) -> Floats:
         return equal
 
 
-def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
+def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> BudgetAxis:
     """The knob of the layers if their number shrinks."""
     inside, counts = _runs(c, axis, bound)
     parts = math.gcd(*counts)
@@ -275,10 +277,12 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
         arrangements_by_level.append(tuple(arrangements))
         losses.append(math.sqrt(squares / len(inside)))
     before = tuple(dict.fromkeys(counts))
-    return Knob(axis, before, parts, levels, np.array(losses), frozenset(), tuple(arrangements_by_level))
+    return BudgetAxis(
+        axis, before, parts, levels, np.array(losses), frozenset(), tuple(arrangements_by_level)
+    )
 
 
-def deeper(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob:
+def deeper(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> BudgetAxis:
     """The knob of the layers if their number grows."""
     inside, counts = _runs(c, axis, bound)
     parts = math.gcd(*counts)
@@ -291,7 +295,9 @@ def deeper(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Knob
             arrangements[k] = tuple(arrangement(ast.Stack(Int(n), order), count, _literal))
         arrangements_by_level.append(tuple(arrangements))
     before = tuple(dict.fromkeys(counts))
-    return Knob(axis, before, parts, levels, np.zeros(len(levels)), frozenset(), tuple(arrangements_by_level))
+    return BudgetAxis(
+        axis, before, parts, levels, np.zeros(len(levels)), frozenset(), tuple(arrangements_by_level)
+    )
 
 
 def _runs(c: Result, axis: ast.AxisRef, bound: Bound) -> tuple[list[int], list[int]]:

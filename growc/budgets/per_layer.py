@@ -17,7 +17,7 @@ from typing import Literal
 
 from growc import grammar
 from growc.budgets.expressions import value_in
-from growc.budgets.knobs import Knob, Said, Trials, scored, width
+from growc.budgets.knobs import BudgetAxis, Said, Trials, scored, width
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.formats.compiler import held
@@ -36,7 +36,7 @@ class Place:
 
     scopes: tuple[ast.Scope, ...]
     layer: int
-    knob: Knob
+    knob: BudgetAxis
 
     def size(self, level: int) -> int:
         """The number of units at a level, summed over its axes."""

@@ -44,7 +44,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A choice of levels, its cost and its loss."""
 
     levels: Levels
@@ -79,7 +79,7 @@ class Search:
         each = [axis.lost[levels[:, k]] ** 2 for k, axis in enumerate(self.axes)]
         return np.asarray(np.sqrt(np.sum(each, axis=0)))
 
-    def best(self, limit: float) -> list[Found]:
+    def best(self, limit: float) -> list[Candidate]:
         """The choices within a budget, smallest loss first. If some are near the budget, these come before
         all others.
         """
@@ -128,19 +128,19 @@ class Search:
             if sum(map(abs, steps)) <= 2:
                 yield tuple(neighbour)
 
-    def ranked(self, levels: Ints, limit: float) -> list[Found]:
+    def ranked(self, levels: Ints, limit: float) -> list[Candidate]:
         """Choices that are not barred, in order."""
         if not len(levels):
             return []
         amounts, lost = self.amounts(levels), self.lost(levels)
         near = amounts >= (1 - NEAR) * limit
         order = np.lexsort((lost, ~near)) if near.any() else np.lexsort((lost, -amounts))
-        choices = (Found(tuple(map(int, levels[k])), float(amounts[k]), float(lost[k])) for k in order)
+        choices = (Candidate(tuple(map(int, levels[k])), float(amounts[k]), float(lost[k])) for k in order)
         return [choice for choice in choices if choice.levels not in self.barred]
 
-    def different(self, found: Sequence[Found], count: int) -> list[Found]:
+    def different(self, found: Sequence[Candidate], count: int) -> list[Candidate]:
         """The best choices of which no two are nearly the same, at most `count`."""
-        chosen: list[Found] = []
+        chosen: list[Candidate] = []
         for candidate in found:
             if len(chosen) == count:
                 break
@@ -153,7 +153,7 @@ class Search:
         pairs = zip(self.axes, one, other, strict=True)
         return max(abs(float(axis.shares[a] - axis.shares[b])) for axis, a, b in pairs)
 
-    def around(self, one: Found, limit: float) -> tuple[Found | None, Found | None]:
+    def around(self, one: Candidate, limit: float) -> tuple[Candidate | None, Candidate | None]:
         """The nearest choices by a single level of one axis: the next cheaper one, and the next above the
         budget.
         """
@@ -167,7 +167,7 @@ class Search:
             return None, None
         levels = np.array(single, dtype=np.int64)
         neighbours = [
-            Found(*fields)
+            Candidate(*fields)
             for fields in zip(
                 single, map(float, self.amounts(levels)), map(float, self.lost(levels)), strict=True
             )

@@ -14,9 +14,9 @@ import numpy as np
 
 from growc.budgets.budgeted import Budgeted, Choice
 from growc.budgets.coupled import coupled
-from growc.budgets.knobs import Knob, Lost, depth, scored, width
+from growc.budgets.knobs import BudgetAxis, Lost, depth, scored, width
 from growc.budgets.planning import Planning
-from growc.budgets.search import NEAR, Axis, Found, Search
+from growc.budgets.search import NEAR, Axis, Candidate, Search
 from growc.budgets.tried import Measured, measured
 from growc.errors.diagnostic import GrowError
 from growc.errors.progress import quiet
@@ -44,7 +44,7 @@ class Shrinking(Budgeted):
         self.statement = statement
         super().__init__(planning, above, bound)
 
-    def take(self, knobs: Sequence[Knob]) -> None:
+    def take(self, knobs: Sequence[BudgetAxis]) -> None:
         """Set the axes of the budget, and the search over their sizes."""
         super().take(knobs)
         axes = [
@@ -53,7 +53,7 @@ class Shrinking(Budgeted):
         ]
         self.search = Search(axes, self.cost)
 
-    def found_knobs(self) -> list[Knob]:
+    def found_knobs(self) -> list[BudgetAxis]:
         """The knobs of the budget's axes."""
         s, knobs = self.statement, []
         order = order_of(s)
@@ -90,7 +90,7 @@ class Shrinking(Budgeted):
             costs = [(trial.choice, measured(trial.choice.c, candidates.span, progress)) for trial in tried]
             tried = [_Tried(*pair) for pair in sorted(costs, key=lambda pair: pair[1].cost)]
         first = tried[0].choice
-        chosen = Found(first.levels, first.amount, first.lost)
+        chosen = Candidate(first.levels, first.amount, first.lost)
         met = first.amount >= (1 - NEAR) * self.limit
         near = () if met else self.search.around(chosen, self.limit)
         rows = [
@@ -106,7 +106,7 @@ class Shrinking(Budgeted):
             first, rows, [self.row(n.levels, n.amount, n.lost) for n in near if n is not None]
         )
 
-    def without(self, one: Found, error: GrowError, *, first: bool) -> None:
+    def without(self, one: Candidate, error: GrowError, *, first: bool) -> None:
         """Continue without a choice that the model cannot follow.
 
         The first choice that a class refuses leads to a search for the axes that the class ties to each

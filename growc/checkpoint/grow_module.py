@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 
 from growc.checkpoint.check.run import Loaded
 from growc.checkpoint.classes.holder import single
-from growc.checkpoint.classes.in_memory import Living
+from growc.checkpoint.classes.in_memory import ModuleInMemory
 from growc.checkpoint.classes.model import held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, held_result
 from growc.checkpoint.files.quiet import quiet
@@ -48,7 +48,7 @@ def grow(
     """
     c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True, config=config)
     judge_plan(resolved.statements, c)
-    grown: GrownWeights[Living] = held_result(c).held
+    grown: GrownWeights[ModuleInMemory] = held_result(c).held
     model, result = held_model(c), revived(grown)
     inputs = _inputs(c, module, example_inputs)
     planned = emitted(c)
@@ -71,7 +71,7 @@ def _inputs(c: Result, module: Any, example_inputs: object) -> Inputs:
     return (), tree_map_only(Tensor, lambda tensor: tensor.to(module.device), drawn)
 
 
-def revived(grown: GrownWeights[Living]) -> Any:
+def revived(grown: GrownWeights[ModuleInMemory]) -> Any:
     """A new module of the source's class, with the source's modes, element types, devices and ties."""
     source = grown.source.source
     build = replace(grown.source.build, experts=ways(source.config, "_experts_implementation"))
@@ -90,7 +90,7 @@ def revived(grown: GrownWeights[Living]) -> Any:
     return module
 
 
-def in_single(grown: GrownWeights[Living]) -> tuple[Any, Any] | None:
+def in_single(grown: GrownWeights[ModuleInMemory]) -> tuple[Any, Any] | None:
     """Source and result in single precision; None if no number of the source is narrower."""
     memory_source = grown.source
     if all(widened(tensor) is tensor for tensor in memory_source.tensors.values()):

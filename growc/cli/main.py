@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from growc.cli import several
 from growc.cli.arguments import read_arguments
 from growc.cli.commands import COMMANDS
-from growc.cli.output import Voice, report, speaking
+from growc.cli.output import OutputSettings, output_settings, report
 from growc.cli.process import (
     end_at_once,
     last_words,
@@ -42,11 +42,11 @@ def program() -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit status. Users never see a traceback."""
-    with speaking() as voice:
+    with output_settings() as voice:
         return _run(list(sys.argv[1:] if arguments is None else arguments), voice)
 
 
-def _run(given: Sequence[str], voice: Voice) -> int:
+def _run(given: Sequence[str], voice: OutputSettings) -> int:
     """Run one command with the output settings of one voice."""
     command = Command()
     try:

@@ -28,7 +28,7 @@ NARROW, WIDE = 60, 200
 
 
 @dataclass
-class Voice:
+class OutputSettings:
     """Output settings of a command.
 
     quiet: show only errors. verbose: show each stage with its seconds.
@@ -49,13 +49,13 @@ class Voice:
         return "NO_COLOR" not in os.environ and ("FORCE_COLOR" in os.environ or stream.isatty())
 
 
-_voice: ContextVar[Voice] = ContextVar("voice")
+_voice: ContextVar[OutputSettings] = ContextVar("voice")
 
 
 @contextlib.contextmanager
-def speaking() -> Iterator[Voice]:
+def output_settings() -> Iterator[OutputSettings]:
     """In this context, a command has a voice."""
-    voice = Voice()
+    voice = OutputSettings()
     token = _voice.set(voice)
     try:
         yield voice
@@ -70,7 +70,7 @@ def say(lines: Iterable[str], *, fitted: bool = True) -> None:
 
     All output of commands passes through here, or through growc.errors.diagnostic.render.
     """
-    if _voice.get(Voice()).quiet:
+    if _voice.get(OutputSettings()).quiet:
         return
     if fitted:
         _print(_fitting(map(printable, lines), sys.stdout))
@@ -86,7 +86,7 @@ def say_json(data: Json) -> None:
 def _print(lines: Iterable[str], *, plain: bool = False) -> None:
     from growc.render.text import on_terminal
 
-    ink = on_terminal if not plain and _voice.get(Voice()).colors(sys.stdout) else str
+    ink = on_terminal if not plain and _voice.get(OutputSettings()).colors(sys.stdout) else str
     with contextlib.suppress(BrokenPipeError), last_words():
         for line in lines:
             print(ink(line))
@@ -109,7 +109,7 @@ def waiting() -> AbstractContextManager[Progress]:
     """A context with a function (phrase, done, total) that shows the current step."""
     from growc.render.progress import progress
 
-    voice = _voice.get(Voice())
+    voice = _voice.get(OutputSettings())
     return progress(quiet=voice.quiet, verbose=voice.verbose)
 
 
@@ -118,7 +118,7 @@ def report(error: GrowError, given: Sequence[str]) -> int:
     if "--json" in given:
         say_json(error_object(error))
     else:
-        voice = _voice.get(Voice())
+        voice = _voice.get(OutputSettings())
         rendered = [render(d, voice.colors(sys.stderr)) for d in error.diagnostics]
         rendered += [] if voice.quiet else _read_more(error)
         with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ P = ParamSpec("P")
 Made = TypeVar("Made")
 
 
-def telling(function: Callable[P, Made]) -> Callable[P, Made]:
+def checked_arguments(function: Callable[P, Made]) -> Callable[P, Made]:
     """The function with checked arguments.
 
     GrowError (G200) is raised if it is called with unknown names or without required arguments.

@@ -47,7 +47,7 @@ def first_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def foreign(path: Path, kind: str, code: str = "G310") -> Iterator[None]:
+def parsing_foreign_file(path: Path, kind: str, code: str = "G310") -> Iterator[None]:
     """In this context, every exception of a parser of a foreign file becomes a GrowError about the file.
 
     kind: the expected kind of file (`an ONNX model`). Raises GrowError with this code, and does so before

@@ -8,7 +8,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import put
 from growc.files.commit import require_name
-from growc.system.workshop import kept_aside, workshop
+from growc.system.workshop import draft_folder, kept_aside
 
 
 def require_new(path: Path, force: bool) -> None:
@@ -33,7 +33,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 def put_file(place: Path, data: bytes) -> None:
     """Write a file in place of the one with its name, even if that is a link."""
-    with workshop(place) as folder:
+    with draft_folder(place) as folder:
         draft = folder / place.name
         draft.write_bytes(data)
         put(draft, place, kept_aside(draft, 0))

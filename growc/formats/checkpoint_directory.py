@@ -17,7 +17,7 @@ from growc.system.workshop import empty, notes
 
 if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
-    from growc.checkpoint.classes.on_disk import Opened
+    from growc.checkpoint.classes.on_disk import CheckpointOnDisk
     from growc.checkpoint.files.shares import Tell
     from growc.errors.json_data import Json
     from growc.errors.progress import Progress
@@ -56,14 +56,14 @@ class CheckpointDirectory:
         """
         from growc.checkpoint.classes.new_tensors import held_result, parts
 
-        grown: GrownWeights[Opened] = held_result(c).held
+        grown: GrownWeights[CheckpointOnDisk] = held_result(c).held
         yield from ((name, grown.working(name)) for name in grown.plans)
         if grown.source.checkpoint.distributed:  # its tensors are joined from pieces
             yield from ((name, grown.source.entry(grown.origin(name)).nbytes) for name in grown.plans)
         if not self.distributed(grown):
             yield from ((part.entries[0].name, part.whole) for part in parts(grown))
 
-    def distributed(self, grown: GrownWeights[Opened]) -> bool:
+    def distributed(self, grown: GrownWeights[CheckpointOnDisk]) -> bool:
         """Whether the result is a distributed checkpoint."""
         source_kind = DISTRIBUTED if grown.source.checkpoint.distributed else SAFETENSORS
         return (self.weights or source_kind) == DISTRIBUTED
@@ -72,7 +72,7 @@ class CheckpointDirectory:
         """Write the directory. Raises GrowError (G308) if a tensor differs from what its class has."""
         from growc.checkpoint.classes.new_tensors import held_result, remarks, write_grown
 
-        grown: GrownWeights[Opened] = held_result(c).held
+        grown: GrownWeights[CheckpointOnDisk] = held_result(c).held
         if self.optimizer is not None and not grown.carries:
             raise GrowError(Diagnostic("G309", "`upcycle` carries no optimizer along"))
         draft = folder / target.name
@@ -88,7 +88,7 @@ class CheckpointDirectory:
         self.remarks += tuple(self._carried(draft, grown, c.plan, progress))
         return [draft]
 
-    def _left(self, grown: GrownWeights[Opened]) -> Iterator[str]:
+    def _left(self, grown: GrownWeights[CheckpointOnDisk]) -> Iterator[str]:
         """A remark on entries of a distributed checkpoint that files of weights cannot hold."""
         from growc.checkpoint.classes.distributed_result import optimizers_of
 
@@ -104,7 +104,7 @@ class CheckpointDirectory:
                 yield f"not carried over: {len(skipped)} entries of the checkpoint, such as `{skipped[0]}`"
 
     def _carried(
-        self, draft: Path, grown: GrownWeights[Opened], plan: Plan, progress: Progress
+        self, draft: Path, grown: GrownWeights[CheckpointOnDisk], plan: Plan, progress: Progress
     ) -> Iterator[str]:
         """Write the state of an optimizer beside the weights; yield remarks on it."""
         from growc.checkpoint.classes.carried_state import carry_optimizer
@@ -124,7 +124,7 @@ class CheckpointDirectory:
             yield f"not carried over: the state of {len(optimizers)} optimizers"
 
     def _write_distributed(
-        self, draft: Path, grown: GrownWeights[Opened], plan: Plan, progress: Progress
+        self, draft: Path, grown: GrownWeights[CheckpointOnDisk], plan: Plan, progress: Progress
     ) -> None:
         """Write the result as a distributed checkpoint."""
         from growc.checkpoint.classes.distributed_result import contents_of

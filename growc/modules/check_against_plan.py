@@ -55,7 +55,7 @@ def require_planned(
     return measured
 
 
-def told_apart(path: Path, module: nn.Module, cases: Sequence[Case], descent: PortMapping) -> str:
+def inconclusive_reason(path: Path, module: nn.Module, cases: Sequence[Case], descent: PortMapping) -> str:
     """Return why a comparison with the plan shows nothing, or an empty string.
 
     The reason is that onnxruntime and torch differ on the source too, for example because they choose
@@ -85,7 +85,7 @@ def _written(model: ir.Model) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def awake(model: ir.Model, module: nn.Module, holdings: SourceTensors) -> Iterator[None]:
+def nonzero_branches(model: ir.Model, module: nn.Module, holdings: SourceTensors) -> Iterator[None]:
     """Give random values to zero tensors of a model and its module, inside the context.
 
     A zero tensor hides everything in front of it, so that a comparison would not see it.

@@ -20,7 +20,7 @@ from growc.dialects.torch.run.cases import Case, PortMapping
 from growc.dialects.torch.run.run_module import Inputs
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import compiled
-from growc.modules.check_against_plan import WAY, awake, require_planned, told_apart
+from growc.modules.check_against_plan import WAY, inconclusive_reason, nonzero_branches, require_planned
 from growc.modules.check_training import IN_TRAINING, in_training
 from growc.modules.compare import verify_modules
 from growc.passes.compilation import Result
@@ -78,11 +78,11 @@ def _of_plan(
     source, result = modules
     try:
         planned = emitted(c)
-        with awake(planned, result, SourceTensors.of(c)):
+        with nonzero_branches(planned, result, SourceTensors.of(c)):
             return require_planned(planned, result, cases, descent)
     except GrowError as error:
         codes = {diagnostic.code for diagnostic in error.diagnostics}
-        if codes == {"G406"} and (why := told_apart(c.model.file(c.path), source, cases, descent)):
+        if codes == {"G406"} and (why := inconclusive_reason(c.model.file(c.path), source, cases, descent)):
             return why
         if codes != {"G403"}:
             raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from growc.errors.arguments import telling
+from growc.errors.arguments import checked_arguments
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json, texts
@@ -117,7 +117,7 @@ class Difference(Shown):
         return self.one_form and not differences and not self.rewired
 
 
-@telling
+@checked_arguments
 def diff(before: str | Path, after: str | Path, *, progress: Progress = quiet) -> Difference:
     """The differences of two models on disk: ONNX files, `.pt2` programs, checkpoint directories, configs.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.space import Size, Space, find, plus
-from growc.errors.arguments import telling
+from growc.errors.arguments import checked_arguments
 from growc.errors.brief import brief
 from growc.errors.diagnostic import wrong
 from growc.errors.shown import Shown
@@ -66,7 +66,7 @@ class Flops(Shown):
         return self.total_backward / self.units
 
 
-@telling
+@checked_arguments
 def flops(
     model: str | Path | nn.Module | Analysis,
     *,

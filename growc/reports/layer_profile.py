@@ -74,7 +74,7 @@ def profile(
     subject: Subject,
     scores: Sequence[LayerScore],
     progress: Progress,
-    book: Book,
+    book: TrialCache,
     ranks: Ranks = ALONE,
 ) -> Profile:
     """Remove and double every layer of an analysed ONNX file.
@@ -150,7 +150,7 @@ def changes(score: LayerScore, count: int) -> dict[str, list[int]]:
 
 
 @dataclass
-class Book:
+class TrialCache:
     """Trials that are kept with the scores of the same measurement."""
 
     path: Path | None = None
@@ -158,10 +158,10 @@ class Book:
     tried: dict[str, Trial] = field(default_factory=dict)
 
     @staticmethod
-    def of(path: Path, mark: str) -> Book:
+    def of(path: Path, mark: str) -> TrialCache:
         """The book of the scores in a file; an empty one if they have another fingerprint."""
         scores = read_scores(path)
-        return Book(path, scores) if scores is not None and scores.fingerprint == mark else Book()
+        return TrialCache(path, scores) if scores is not None and scores.fingerprint == mark else TrialCache()
 
     @property
     def entries(self) -> dict[str, Json]:

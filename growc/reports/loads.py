@@ -10,12 +10,12 @@ from growc.errors.diagnostic import wrong
 
 if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
-    from growc.checkpoint.classes.on_disk import Opened
-    from growc.checkpoint.classes.outlined import Outlined
+    from growc.checkpoint.classes.on_disk import CheckpointOnDisk
+    from growc.checkpoint.classes.outlined import ConfigOnly
     from growc.checkpoint.files.shares import Share
     from growc.passes.compilation import Result
 
-    Grown = GrownWeights[Opened] | GrownWeights[Outlined]
+    Grown = GrownWeights[CheckpointOnDisk] | GrownWeights[ConfigOnly]
 
 
 BANDWIDTH = "1GB"
@@ -78,12 +78,12 @@ def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
         raise wrong(f"`--ranks {size}` is no number of processes", "it is 1 or more")
     from growc.checkpoint.classes.distributed_result import contents_of
     from growc.checkpoint.classes.new_tensors import held_result, parts
-    from growc.checkpoint.classes.on_disk import Opened
+    from growc.checkpoint.classes.on_disk import CheckpointOnDisk
     from growc.checkpoint.files.shards import read_size
     from growc.checkpoint.files.shares import shared_out
 
     grown: Grown = held_result(c).held
-    if isinstance(grown.source, Opened) and grown.source.checkpoint.distributed:
+    if isinstance(grown.source, CheckpointOnDisk) and grown.source.checkpoint.distributed:
         all_parts = contents_of(grown, c.plan, None, "mapped").parts
     else:
         all_parts = [*parts(grown)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from growc.errors.arguments import telling
+from growc.errors.arguments import checked_arguments
 from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress, quiet
@@ -44,7 +44,7 @@ class Measurement(Shown):
     seconds: float
 
 
-@telling
+@checked_arguments
 def measure(
     model: str | Path,
     inputs: str | Path,
@@ -122,14 +122,14 @@ def profile(
     """
     from growc.measurement.shared import Subject
     from growc.plans.scores import cache_path, fingerprint
-    from growc.reports.layer_profile import Book, profile
+    from growc.reports.layer_profile import TrialCache, profile
 
     if layers is None:
         layers = measurement(model, inputs, out, samples, progress=progress, ranks=ranks).layers
     path, data = local(model, progress), Path(inputs)
     source = opened(path)
     scores_file = cache_path(path) if out is None else Path(out)
-    book = Book.of(scores_file, fingerprint(source.files(path), data, samples))
+    book = TrialCache.of(scores_file, fingerprint(source.files(path), data, samples))
     subject = Subject(path, source.file(path), lowered, data, samples, source.lenient)
     c = analysed(subject.file)  # the file that onnxruntime runs
     return profile(c, subject, layers, progress, book, ranks)

@@ -77,7 +77,7 @@ def refused(place: Path, error: OSError) -> GrowError:
 
 
 @contextlib.contextmanager
-def workshop(target: Path, key: str = "", stays: bool = False) -> Iterator[Path]:
+def draft_folder(target: Path, key: str = "", stays: bool = False) -> Iterator[Path]:
     """In this context, there is a folder beside the target for drafts; it is removed afterwards in any case.
 
     First, folders of killed runs beside the target are recovered; one with the same key is continued. stays:
@@ -142,7 +142,7 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
 
 
-def forsaken() -> None:
+def remove_own_folders() -> None:
     """Remove the folders of this process, which is about to end without leaving their contexts."""
     for folder in _OURS:
         _removed(folder)

@@ -21,7 +21,7 @@ from growc.algebra.indexmap import Ints
 from growc.checkpoint.files.torch_tensors import is_mappable
 from growc.dialects.torch.operators.arrays import to_numpy
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import foreign
+from growc.errors.regular_files import parsing_foreign_file
 from growc.plans.execute import leaf_steps, planned
 from growc.plans.lineage import drawn_anew
 from growc.plans.plan import ZERO, Layout, LeafStep, Plan, WeightPlan, attribute_of
@@ -78,7 +78,7 @@ def read_optimizer(path: str | Path) -> State:
     """
     import torch
 
-    with foreign(Path(path), "an optimizer's state", "G316"):
+    with parsing_foreign_file(Path(path), "an optimizer's state", "G316"):
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=is_mappable(Path(path)))
     if not isinstance(state, dict) or not {"state", "param_groups"} <= state.keys():
         raise _misfit(f"`{path}` is no state of a torch optimizer")

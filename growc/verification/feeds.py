@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.files.signature import Input, Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import foreign
+from growc.errors.regular_files import parsing_foreign_file
 from growc.system.limits import require
 from growc.verification import feed_sizes
 from growc.verification.feed_sizes import FIRST, SECOND, Kind, Scale, Sizes
@@ -278,7 +278,7 @@ def read_arrays(path: Path) -> Feeds | Array:
     Raises GrowError: G323 if it cannot be read, G324 if it would unpack to too many bytes.
     """
     # Numpy does not close a file that it has opened and cannot read, so the file is opened here.
-    with foreign(path, "a .npz or .npy file", "G323"), path.open("rb") as raw:
+    with parsing_foreign_file(path, "a .npz or .npy file", "G323"), path.open("rb") as raw:
         loaded = np.load(raw, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded
@@ -291,7 +291,7 @@ def read_arrays(path: Path) -> Feeds | Array:
 
 def named_arrays(path: Path) -> Feeds:
     """Return the arrays of a `.npz` file by name. Raises GrowError (G323)."""
-    with foreign(path, "a .npz file", "G323"):
+    with parsing_foreign_file(path, "a .npz file", "G323"):
         return dict(read_arrays(path))
 
 

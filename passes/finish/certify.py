@@ -51,12 +51,12 @@ def certify_pass(c: Stored) -> Result:
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
         (*c.model.told, *c.depth.notes, *c.lowered.notes, *c.notes),
         alike,
-        tuple(gone(c)),
+        tuple(dropped_weights(c)),
     )
     return Result(**vars(c), plan=plan)
 
 
-def gone(c: Stored) -> Iterator[DroppedWeight]:
+def dropped_weights(c: Stored) -> Iterator[DroppedWeight]:
     """Yield the weights of the source that the result lacks: those of dropped layers, heads and parts."""
     kept_names = {w.copy_of or w.source for w in c.assembled.weights}
     kept_names |= {name for weight in c.assembled.weights for name in weight.mean_of}

@@ -242,7 +242,7 @@ CHOSEN_TOGETHER = "`noise 0.01` lets training tell them apart, and changes the f
 SHARES = "`split random` or `noise 0.01 balanced` lets training tell them apart"
 
 
-def heard(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bools]:
+def units_that_are_read(solution: Solution, before: Mapping[Space, Bools]) -> dict[Space, Bools]:
     """For each atom that a statement maps, the units that reach a reader with values other than zero."""
     reached: dict[Space, Bools] = {}
     for atom, request in solution.stage.requests.items():

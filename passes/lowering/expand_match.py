@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import foreign
+from growc.errors.regular_files import parsing_foreign_file
 from growc.errors.source import Span
 from growc.ir.lowered_statement import Sizes
 from growc.passes.compilation import Analysis, Request
@@ -84,7 +84,7 @@ def sizes_in(path: Path, span: Span, inspect: Inspect) -> SizesByPart:
             analysis = inspect(path)
             counts = [len(run.layers) for run in analysis.layers.runs]
             return known_sizes(analysis.roles, Sizes(), analysis.layers, counts)
-        with foreign(config, "a config"):
+        with parsing_foreign_file(config, "a config"):
             fields = json.loads(config.read_text(encoding="utf-8"))
             known = sizes_of_config(fields) if isinstance(fields, dict) else SizesByPart({})
     except GrowError as error:

@@ -25,8 +25,8 @@ from growc.passes.solving.constraints import Link, Links, Var
 from growc.passes.solving.rules_pairwise import pair, product, quotient, remainder
 from growc.passes.solving.rules_whole_axis import addressed, choice, norm, output, shown, statistic
 from growc.passes.solving.solution import Solution, Solving
-from growc.passes.soundness.finite import infinite
-from growc.passes.soundness.narrowed import narrowed
+from growc.passes.soundness.finite import gaps_of_infinite_units
+from growc.passes.soundness.narrowed import gaps_of_casts
 
 
 def solve(
@@ -54,7 +54,10 @@ def solve(
         for var in range(len(links.atoms)):
             solving.need(var)
         if not solving.more:
-            solving.done.gaps += [*infinite(solving.done, carriers), *narrowed(solving.done)]
+            solving.done.gaps += [
+                *gaps_of_infinite_units(solving.done, carriers),
+                *gaps_of_casts(solving.done),
+            ]
             return solving.done
         for root, more in solving.more.items():
             given_up[root] = given_up[root] | more if root in given_up else more

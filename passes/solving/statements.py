@@ -19,7 +19,7 @@ from growc.ir.graph import Node, Value
 from growc.ir.lowered_statement import Sizes, Stage
 from growc.passes.compilation import Mapped, Solved
 from growc.passes.dataflow.ranges import Ranges
-from growc.passes.finish.symmetry import heard
+from growc.passes.finish.symmetry import units_that_are_read
 from growc.passes.heads.move_heads import averaged, move_heads
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.new_layers.drawn_layers import redraws
@@ -32,7 +32,7 @@ from growc.passes.solving.solution import Solution
 from growc.passes.solving.solve import solve
 from growc.passes.solving.weight_steps import put_in_order, weight_steps
 from growc.passes.soundness.below_zero import BelowZero
-from growc.passes.soundness.jumps import jumps
+from growc.passes.soundness.jumps import gaps_of_jumps
 from growc.passes.upcycling.experts import gaps as mixed
 from growc.passes.upcycling.experts import stacked
 from growc.plans.plan import AxisStep, Gap
@@ -118,7 +118,7 @@ class _Statements:
         solution = solve(links, stage, self.sizes, self.carriers, self.ranges, self.steps.keys())
         chosen = choice_gaps(c.axes, solution)
         solution.gaps[:] = solution.gaps if chosen is None else chosen
-        self.heard = heard(solution, self.heard)
+        self.heard = units_that_are_read(solution, self.heard)
         steps = weight_steps(solution, c.ties, self.ancestry, c.roles.routers)
         if stage.options.next_layer:
             following = NextLayers(c.layers, c.axes, c.norms, self.ancestry, stage.number)
@@ -151,7 +151,7 @@ class _Statements:
         yield from solution.gaps
         yield from self.below_zero.gaps(solution.stage)
         if self.noisy:
-            yield from jumps(solution)
+            yield from gaps_of_jumps(solution)
 
     def done(self) -> Solved:
         """The compilation with the results of all statements."""

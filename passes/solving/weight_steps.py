@@ -17,7 +17,7 @@ from growc.ir.graph import Graph, Value
 from growc.ir.lowered_statement import Request
 from growc.passes.axes.ties import Tie
 from growc.passes.layers.origin_of_layers import Ancestry
-from growc.passes.solving.choices.shares import apart
+from growc.passes.solving.choices.shares import gaps_of_ranking
 from growc.passes.solving.constraints import Var
 from growc.passes.solving.solution import MAKES, READS, SCALES, Solution
 from growc.passes.soundness.narrowed import means_are_met
@@ -44,7 +44,9 @@ class _Steps:
         self, solution: Solution, ties: Sequence[Tie], ancestry: Ancestry, routers: Collection[Value]
     ) -> None:
         self.ancestry = ancestry
-        parted = any(one for choice in solution.stage.choices for one in apart(solution.stage, choice))
+        parted = any(
+            one for choice in solution.stage.choices for one in gaps_of_ranking(solution.stage, choice)
+        )
         self.parted = frozenset(routers) if parted else frozenset()
         """Router weights whose copied rows must differ: of equal rows, the first would always be chosen."""
         self.solution, self.links, self.stage = solution, solution.links, solution.stage

@@ -29,7 +29,7 @@ from growc.plans.plan import Gap
 REMEDY = "copies of units are finite where the units are"
 
 
-def infinite(solution: Solution, carriers: set[Value]) -> list[Gap]:
+def gaps_of_infinite_units(solution: Solution, carriers: set[Value]) -> list[Gap]:
     """The gaps. `carriers`: weights and their layouts."""
     flows = solution.links.flows
     if not any(flow.bare or has_pole(flow.node) for flow in flows):

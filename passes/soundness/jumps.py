@@ -14,10 +14,10 @@ from growc.passes.solving.solution import Solution
 from growc.plans.plan import Gap
 
 
-def jumps(solution: Solution) -> Iterator[Gap]:
+def gaps_of_jumps(solution: Solution) -> Iterator[Gap]:
     """Yield the gaps, one for each function."""
     for flow in solution.links.flows:
-        jumps = flow.node.has(JUMP) or (flow.node.has(SAME) and flow.node.outputs[0].dtype == "bool")
-        if jumps and any(solution.of(var).zeros.any() for var in flow.sources.values()):
+        gaps_of_jumps = flow.node.has(JUMP) or (flow.node.has(SAME) and flow.node.outputs[0].dtype == "bool")
+        if gaps_of_jumps and any(solution.of(var).zeros.any() for var in flow.sources.values()):
             cause = "new units are zero there up to rounding, because of noise, and it has a jump at zero"
             yield Gap.at(flow.node, cause, "leave the noise out")

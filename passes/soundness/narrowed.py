@@ -26,7 +26,7 @@ EXACT = 99
 """A number of binary digits above that of any type."""
 
 
-def narrowed(solution: Solution) -> Iterator[Gap]:
+def gaps_of_casts(solution: Solution) -> Iterator[Gap]:
     """Yield the gaps, one for each cast."""
     casts = list(_casts(solution.links))
     if not casts:

@@ -9,7 +9,7 @@ import pytest
 from checkpoints import tiny_config
 from safetensors.numpy import load_file, save_file
 
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.errors.diagnostic import GrowError
 
 
@@ -21,19 +21,19 @@ def rewrite(path, change):
 
 def refusal(path) -> str:
     with pytest.raises(GrowError) as caught:
-        Opened.open(path)
+        CheckpointOnDisk.open(path)
     return str(caught.value)
 
 
 def test_a_tensor_is_read_by_any_name_that_it_has(save):
     path = save("GPT2LMHeadModel", tiny_config("GPT2"))
-    opened = Opened.open(path)
+    opened = CheckpointOnDisk.open(path)
     assert "lm_head.weight" not in opened.checkpoint.tensors
     assert np.array_equal(opened.read("lm_head.weight"), opened.read("transformer.wte.weight"))
 
 
 def test_16_bit_numbers_are_given_to_passes_as_single_precision(save):
-    opened = Opened.open(save("LlamaForCausalLM", tiny_config("Llama"), dtype="bfloat16"))
+    opened = CheckpointOnDisk.open(save("LlamaForCausalLM", tiny_config("Llama"), dtype="bfloat16"))
     assert str(opened.tensor("model.norm.weight").dtype) == "torch.float32"
 
 
@@ -59,7 +59,7 @@ def test_a_tie_that_is_stored_twice_has_to_be_one(save, equal):
 
     rewrite(path, twice)
     if equal:
-        assert Opened.open(path).read("lm_head.weight").shape == (48, 32)
+        assert CheckpointOnDisk.open(path).read("lm_head.weight").shape == (48, 32)
     else:
         assert "their values differ" in refusal(path)
 

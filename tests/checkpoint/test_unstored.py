@@ -11,7 +11,7 @@ from checkpoints import tiny_config
 
 import growc
 from growc import api
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 
 SIZES = {
     "d_model": 32,
@@ -62,6 +62,6 @@ def test_what_the_class_computes_otherwise_for_other_sizes_is_a_gap(sinusoids):
 def test_infinity_in_a_config_is_read_and_kept(save, tmp_path):
     path = save("LlamaForCausalLM", tiny_config("Llama", own_limit=[0.0, float("inf")]))
     written = json.loads((path / "config.json").read_text())["own_limit"]
-    assert Opened.open(path).module.config.own_limit == [0.0, float("inf")]
+    assert CheckpointOnDisk.open(path).module.config.own_limit == [0.0, float("inf")]
     api.apply("widen ffn to 96 with cyclic copy", path, tmp_path / "grown", check=False)
     assert json.loads((tmp_path / "grown" / "config.json").read_text())["own_limit"] == written

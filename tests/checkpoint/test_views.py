@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers.core_model_loading import SplitModulelist
 
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.views import Uncopied, rows_of_parts, together, views
 
 CUTS = {
@@ -63,7 +63,7 @@ def mixture(tmp_path_factory):
 
 
 def test_experts_are_read_one_by_one(mixture):
-    names = Opened.open(mixture).names
+    names = CheckpointOnDisk.open(mixture).names
     assert len(names.parted) == 4
     read = []
     names._read, own = lambda name: read.append(name) or own(name), names._read
@@ -83,4 +83,4 @@ def test_parts_that_loading_joins_in_another_way_are_joined_by_it(mixture, monke
         return dict(zip(made, [*made.values()][::-1], strict=True))
 
     monkeypatch.setattr(SplitModulelist, "convert", swapped)
-    assert Opened.open(mixture).names.parted == {}
+    assert CheckpointOnDisk.open(mixture).names.parted == {}

@@ -19,8 +19,8 @@ from growc import api
 from growc.dialects.onnx.files.load import load
 from growc.errors.diagnostic import GrowError
 from growc.files.commit import own_data, record_path
-from growc.system import workshop as workshops
-from growc.system.workshop import BESIDE, OWNER, SCRATCH, alone, clean, workshop
+from growc.system import draft_folder as workshops
+from growc.system.workshop import BESIDE, OWNER, SCRATCH, alone, clean, draft_folder
 
 FIRST, SECOND = (f'widen axis 1 of "up" to {size} with neighbor copy' for size in (96, 112))
 KILLED = """
@@ -127,7 +127,7 @@ def test_a_folder_that_vanishes_while_it_is_looked_at_is_in_nobody_s_way(
     monkeypatch.setattr(workshops, "_own_folders", lambda place, prefix: [place / f"{prefix}gone"])
     found = clean(tmp_path)
     assert (found.removed, found.busy, found.unsure) == ([], {}, [])
-    with workshop(tmp_path / "o.onnx") as folder:
+    with draft_folder(tmp_path / "o.onnx") as folder:
         assert folder.is_dir()
 
 
@@ -159,19 +159,19 @@ with workshop(pathlib.Path({str(tmp_path / "o.onnx")!r})):
         assert other.stdout is not None
         other.stdout.readline()
         said = pytest.raises(GrowError, match=f"is being made by process {other.pid}")
-        with said, workshop(tmp_path / "o.onnx"):
+        with said, draft_folder(tmp_path / "o.onnx"):
             pass
-        with workshop(tmp_path / "another.onnx"):
+        with draft_folder(tmp_path / "another.onnx"):
             assert list(clean(tmp_path).busy)
         other.communicate(b"")
-    with workshop(tmp_path / "o.onnx") as folder:
+    with draft_folder(tmp_path / "o.onnx") as folder:
         assert [path for path in tmp_path.iterdir() if path.name.startswith(BESIDE)] == [folder.parent]
 
 
 def test_what_cannot_be_removed_now_is_removed_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with workshop(tmp_path / "o.onnx") as folder:
+    with draft_folder(tmp_path / "o.onnx") as folder:
         (folder / "old").mkdir()
         monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
     assert (folder.parent / OWNER).exists()

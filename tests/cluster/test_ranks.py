@@ -11,7 +11,7 @@ from tiny_llama import save_llama
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.ranks import ALONE, Ranks, _portable
-from growc.system.workshop import DRAFTS, notes, workshop
+from growc.system.workshop import DRAFTS, draft_folder, notes
 
 RECIPE = "widen ffn to 2 * ffn with neighbor copy\nstack layers to 4 by last with zero outputs\n"
 
@@ -95,7 +95,7 @@ def left(target, key, *, content="draft"):
     found = []
 
     def run():
-        with workshop(target, key, stays=True) as drafts:
+        with draft_folder(target, key, stays=True) as drafts:
             found.append(drafts)
             (drafts / target.name).write_text(content)
             (drafts / "copies").mkdir()
@@ -111,7 +111,7 @@ def left(target, key, *, content="draft"):
 def test_a_run_with_the_same_key_goes_on_with_what_was_left(tmp_path):
     target = tmp_path / "out"
     drafts = left(target, "key")
-    with workshop(target, "key") as again:
+    with draft_folder(target, "key") as again:
         assert again == drafts
         assert (again / "out").read_text() == "draft"
         assert [path.name for path in again.iterdir()] == ["out"]
@@ -124,7 +124,7 @@ def test_a_run_with_the_same_key_goes_on_with_what_was_left(tmp_path):
 @pytest.mark.parametrize(("name", "key"), [("out", "other"), ("out", ""), ("elsewhere", "key")])
 def test_another_run_removes_what_was_left(tmp_path, name, key):
     drafts = left(tmp_path / "out", "key")
-    with workshop(tmp_path / name, key) as again:
+    with draft_folder(tmp_path / name, key) as again:
         assert again != drafts
         assert not drafts.exists()
         assert [*again.iterdir()] == []
@@ -134,13 +134,13 @@ def test_another_run_removes_what_was_left(tmp_path, name, key):
 def test_what_began_to_commit_is_not_gone_on_with(tmp_path):
     drafts = left(tmp_path / "out", "key")
     (drafts.parent / ".moves").write_text("{}")
-    with workshop(tmp_path / "out", "key") as again:
+    with draft_folder(tmp_path / "out", "key") as again:
         assert again != drafts
 
 
 def test_a_run_that_is_not_started_anew_leaves_nothing(tmp_path):
     def run():
-        with workshop(tmp_path / "out", "key") as drafts:
+        with draft_folder(tmp_path / "out", "key") as drafts:
             assert drafts.name == DRAFTS
             raise ValueError("fails")
 

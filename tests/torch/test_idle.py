@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from growc.dialects.transformers.log.entry import same_logs
 from growc.dialects.transformers.log.record import operator_log
-from growc.dialects.transformers.log.zero_branches import awake
+from growc.dialects.transformers.log.zero_branches import pruned
 from growc.plans.execute import stays_zero
 from growc.plans.plan import ONE, AxisStep, Layout, LeafStep, WeightPlan
 
@@ -34,7 +34,7 @@ class Branch(nn.Module):
 
 def same(one: Run, other: Run, zeros: frozenset[str]) -> bool:
     given = {"x": torch.zeros(2, 3, 4)}
-    logs = (awake(operator_log(Branch(run), given), zeros) for run in (one, other))
+    logs = (pruned(operator_log(Branch(run), given), zeros) for run in (one, other))
     return same_logs(*logs)
 
 

@@ -13,7 +13,7 @@ from growc import api
 from growc.dialects.torch.emit.emit import grown_module
 from growc.dialects.torch.emit.parameters import SourceTensors
 from growc.dialects.torch.run.cases import Case
-from growc.modules.check_against_plan import WAY, awake, require_planned, told_apart
+from growc.modules.check_against_plan import WAY, inconclusive_reason, nonzero_branches, require_planned
 from growc.modules.check_training import IN_TRAINING, in_training
 
 X = torch.randn(2, 6, 3)
@@ -28,7 +28,7 @@ def emitted(recipe: str):
 
 def judge(c, result):
     case = Case(((X,), {}), ((X,), {}))
-    with awake(c.model.source, result, SourceTensors.of(c)):
+    with nonzero_branches(c.model.source, result, SourceTensors.of(c)):
         return require_planned(c.model.source, result, [case], result.descent)
 
 
@@ -137,4 +137,7 @@ def test_runtimes_that_agree_on_the_source_excuse_nothing():
     c, result = emitted(DEEPER)
     torch.manual_seed(2)
     source = Stack(Plain).eval()
-    assert told_apart(c.model.file(c.path), source, [Case(((X,), {}), ((X,), {}))], result.descent) == ""
+    assert (
+        inconclusive_reason(c.model.file(c.path), source, [Case(((X,), {}), ((X,), {}))], result.descent)
+        == ""
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from growc.checkpoint.classes.new_tensors import GrownWeights, write_grown
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.key_mapping import ModuleNames
 from growc.checkpoint.files.safetensors_file import NARROW, Readable
 from growc.checkpoint.files.write import as_they_are, write_checkpoint
@@ -26,7 +26,7 @@ def _single(stored: Readable) -> Readable:
     return Readable(replace(stored.entry, dtype="F32"), lambda: stored.read().astype(np.float32))
 
 
-def write_in_single(grown: GrownWeights[Opened], folder: Path) -> tuple[Path, Path] | None:
+def write_in_single(grown: GrownWeights[CheckpointOnDisk], folder: Path) -> tuple[Path, Path] | None:
     """The source and the result in single precision; None if the source has no 16-bit weights or it takes too
     much space.
     """

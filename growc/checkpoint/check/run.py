@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.directory import config_of, weight_files
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import METADATA
@@ -46,7 +46,7 @@ class Streaming(TorchFunctionMode):
     typed: converts each stored tensor.
     """
 
-    def __init__(self, opened: Opened, typed: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, opened: CheckpointOnDisk, typed: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
         self._opened, self._typed = opened, typed
         state: Mapping[str, torch.Tensor] = opened.module.state_dict(keep_vars=True)
@@ -114,7 +114,7 @@ def load(path: Path, kind: torch.dtype | None = None, *, moves: bool = False) ->
     """
     files = weight_files(path)
     if sum(file.stat().st_size for file in files) > WHOLE:
-        opened = Opened.open(path)
+        opened = CheckpointOnDisk.open(path)
         return Loaded(opened.module, Streaming(opened, partial(_typed, kind=kind, moves=moves)))
     if path / METADATA in files:
         return Loaded(_retyped(_gathered(path), kind, moves=moves).eval())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.checkpoint.classes.new_tensors import GrownWeights
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.torch_tensors import on_disk
 from growc.plans.plan import Plan, WeightPlan
 from growc.training.distributed_state import StoredState, read
@@ -23,7 +23,7 @@ OPTIMIZER = "optimizer.pt"
 
 
 def carried_by(
-    grown: GrownWeights[Opened],
+    grown: GrownWeights[CheckpointOnDisk],
     plan: Plan,
     state: State,
     groups: Sequence[Sequence[str]],
@@ -54,7 +54,7 @@ def carry_optimizer(
     state: State,
     groups: Sequence[Sequence[str]],
     folder: Path,
-    grown: GrownWeights[Opened],
+    grown: GrownWeights[CheckpointOnDisk],
     plan: Plan,
     new: New,
 ) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from growc.checkpoint.classes.carried_state import carried_by, told_of
 from growc.checkpoint.classes.new_tensors import GrownWeights
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import KeyPath
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry, Readable
@@ -62,7 +62,9 @@ class Mapped:
         return replace(stored_entry, shape=self.plan.after)
 
 
-def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None, new: New) -> Contents:
+def contents_of(
+    grown: GrownWeights[CheckpointOnDisk], plan: Plan, optimizer: Path | None, new: New
+) -> Contents:
     """The contents of a result's distributed checkpoint.
 
     optimizer: a file with an optimizer's state, used in place of the states that lie beside the weights.
@@ -100,7 +102,7 @@ def contents_of(grown: GrownWeights[Opened], plan: Plan, optimizer: Path | None,
     return contents
 
 
-def _require_no_copy(grown: GrownWeights[Opened], saved: Distributed, key: str) -> None:
+def _require_no_copy(grown: GrownWeights[CheckpointOnDisk], saved: Distributed, key: str) -> None:
     """Raise GrowError (G310) if a key is another copy (an average, say) of a weight that changes."""
     name = str(saved.paths[key][-1])
     if key not in saved.tensors or name not in grown.source.stored:
@@ -122,7 +124,7 @@ def _stored(tensor: Readable) -> Rows:
     return stored(tensor.read())
 
 
-def _names(grown: GrownWeights[Opened]) -> Iterator[tuple[str, str]]:
+def _names(grown: GrownWeights[CheckpointOnDisk]) -> Iterator[tuple[str, str]]:
     """The names under which tensors are stored, each with the name of its plan.
 
     If a tensor has several names, those that the source stores are given. All are given if the source's files
@@ -136,7 +138,7 @@ def _names(grown: GrownWeights[Opened]) -> Iterator[tuple[str, str]]:
             yield name, plan_name
 
 
-def optimizers_of(grown: GrownWeights[Opened]) -> list[SavedOptimizer]:
+def optimizers_of(grown: GrownWeights[CheckpointOnDisk]) -> list[SavedOptimizer]:
     """The optimizers that lie beside the weights of the source."""
     saved = grown.source.checkpoint.distributed
     return optimizers_in(saved, grown.source.module) if saved else []

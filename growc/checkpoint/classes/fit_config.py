@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from growc.checkpoint.classes.dependent_axes import following
-from growc.checkpoint.classes.holder import Holder
-from growc.checkpoint.classes.in_memory import Living
+from growc.checkpoint.classes.holder import ClassWeights
+from growc.checkpoint.classes.in_memory import ModuleInMemory
 from growc.checkpoint.classes.kept_axes import kept, one_less
 from growc.checkpoint.classes.model import ClassModel, held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, HeldResult
@@ -36,7 +36,7 @@ from growc.dialects.transformers.config.trials import Target
 from growc.dialects.transformers.log.compensation import Compensation, compensate
 from growc.dialects.transformers.log.entry import Log, alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
-from growc.dialects.transformers.log.zero_branches import awake
+from growc.dialects.transformers.log.zero_branches import pruned
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
 from growc.errors.source import Source as Text
@@ -79,7 +79,11 @@ class HeldModel(ClassModel):
 
         Raises GrowError (G309) for a module in memory.
         """
-        return super().upcycle(mixtures) if isinstance(self.holder, Living) else self.with_mixtures(mixtures)
+        return (
+            super().upcycle(mixtures)
+            if isinstance(self.holder, ModuleInMemory)
+            else self.with_mixtures(mixtures)
+        )
 
 
 def hold(given: Result) -> Result:
@@ -259,7 +263,10 @@ def _made_up(module: nn.Module, target: Target, log: Log) -> tuple[Compensation,
     whole = compensate(target.log, log) if alike(target.log, log) is not None else None
     if whole is not None and not whole.gaps:
         return whole, []
-    planned, computed = awake(target.log, target.zeros), awake(log, target.zeros)
+    planned, computed = (
+        pruned(target.log, target.zeros),
+        pruned(log, target.zeros),
+    )
     partial_fit = compensate(planned, computed) if alike(planned, computed) is not None else None
     if partial_fit is not None and (whole is None or len(partial_fit.gaps) < len(whole.gaps)):
         return partial_fit, [_idle(type(module).__name__, sorted(target.zeros))]
@@ -274,7 +281,7 @@ def _idle(kind: str, zeros: Sequence[str]) -> str:
 computes at their place, not what the layers do that were copied"
 
 
-def _with_factors(c: Result, held: GrownWeights[Holder]) -> tuple[WeightPlan, ...]:
+def _with_factors(c: Result, held: GrownWeights[ClassWeights]) -> tuple[WeightPlan, ...]:
     """The weights of the plan, with the factors that compensate for the class."""
     names = {name: tied for tied in same_tensors(held.module) for name in tied}
     factors = [held.factor(names.get(weight.name, [])) for weight in c.plan.weights]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Holder(ABC):
+class ClassWeights(ABC):
     """A class and its weights.
 
     module: on the meta device. stored: for every name of the class's state, the name under which the same

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.holder import Holder, first_names
+from growc.checkpoint.classes.holder import ClassWeights, first_names
 from growc.checkpoint.files.quiet import quiet
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.torch_tensors import entry_of
@@ -25,7 +25,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 
 
 @dataclass(frozen=True)
-class Living(Holder):
+class ModuleInMemory(ClassWeights):
     """A module that computes what its class and config say.
 
     source: the module. tensors: its state by name.
@@ -36,7 +36,7 @@ class Living(Holder):
     tensors: Mapping[str, Tensor]
 
     @staticmethod
-    def of(module: Any, inputs: Mapping[str, object] | None = None) -> Living:
+    def of(module: Any, inputs: Mapping[str, object] | None = None) -> ModuleInMemory:
         """The module as its class builds it, checked by running both on these inputs, or else on growc's.
 
         Raises GrowError: G309 for quantised weights, G317 if the module fails on the inputs, G321 if its
@@ -48,7 +48,7 @@ class Living(Holder):
         tensors = module.state_dict(keep_vars=True)
         if reason := _difference(module, alike, tensors, inputs):
             raise _other(module, reason)
-        return Living(built, first_names(built), config, _builder(module), module, tensors)
+        return ModuleInMemory(built, first_names(built), config, _builder(module), module, tensors)
 
     def entry(self, name: str) -> Entry:
         """As a file would have it. Raises GrowError (G309) where files have no such elements."""

@@ -12,9 +12,9 @@ from typing import Any, Self
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from growc.checkpoint.classes.holder import Holder, single
-from growc.checkpoint.classes.on_disk import Opened
-from growc.checkpoint.classes.outlined import Outlined
+from growc.checkpoint.classes.holder import ClassWeights, single
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
+from growc.checkpoint.classes.outlined import ConfigOnly
 from growc.checkpoint.files.directory import CONFIG, weight_files
 from growc.checkpoint.files.homes import home_of
 from growc.checkpoint.files.quiet import quiet
@@ -46,7 +46,7 @@ class ClassModel(TorchModel):
     __repr__ = brief
 
     libraries = ("torch", "transformers")
-    holder: Holder = field(kw_only=True)
+    holder: ClassWeights = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
     tried: KnownSizes = field(default_factory=KnownSizes, kw_only=True)
     decided: Values = field(default_factory=dict, kw_only=True)
@@ -60,7 +60,7 @@ class ClassModel(TorchModel):
         G317, G323) if the path cannot be read or its class cannot be captured.
         """
         with quiet():
-            holder = Opened.open(path) if path.is_dir() else Outlined.open(path)
+            holder = CheckpointOnDisk.open(path) if path.is_dir() else ConfigOnly.open(path)
             if example_inputs is None:
                 return cls.of_holder(holder, guessed(holder.module))
             if isinstance(example_inputs, str | FilePath):
@@ -75,16 +75,16 @@ class ClassModel(TorchModel):
         example_inputs: as for `TorchModel.of`; caches among them are left out. Raises GrowError (G309, G317,
         G321) if the class does not build the module or cannot be captured.
         """
-        from growc.checkpoint.classes.in_memory import Living
+        from growc.checkpoint.classes.in_memory import ModuleInMemory
 
         if example_inputs is None:
-            holder = Living.of(module)
+            holder = ModuleInMemory.of(module)
             return cls.of_holder(holder, guessed(holder.module))
         inputs = _given(module, example_inputs)
-        return cls.of_holder(Living.of(module, inputs), tree_map_only(Tensor, single, inputs))
+        return cls.of_holder(ModuleInMemory.of(module, inputs), tree_map_only(Tensor, single, inputs))
 
     @classmethod
-    def of_holder(cls, holder: Holder, inputs: Mapping[str, Any]) -> Self:
+    def of_holder(cls, holder: ClassWeights, inputs: Mapping[str, Any]) -> Self:
         """The model of a class, captured on these inputs. Raises GrowError (G317) if it cannot be
         captured.
         """
@@ -92,7 +92,7 @@ class ClassModel(TorchModel):
         return cls.of_captured(holder, inputs, captured)
 
     @classmethod
-    def of_captured(cls, holder: Holder, inputs: Mapping[str, Any], captured: Captured) -> Self:
+    def of_captured(cls, holder: ClassWeights, inputs: Mapping[str, Any], captured: Captured) -> Self:
         """The model of a class that is already captured."""
         program = lower(captured, holder.stored_tensor, holder.has)
         return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.holder import Holder, first_names
-from growc.checkpoint.classes.on_disk import Opened
-from growc.checkpoint.classes.outlined import Outlined
+from growc.checkpoint.classes.holder import ClassWeights, first_names
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
+from growc.checkpoint.classes.outlined import ConfigOnly
 from growc.checkpoint.files.key_mapping import in_file
 from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
 from growc.checkpoint.files.safetensors_file import DTYPES, Entry
@@ -34,7 +34,7 @@ from growc.system.ranks import ALONE, Ranks
 if TYPE_CHECKING:
     from growc.dialects.transformers.log.compensation import Factor
 
-H = TypeVar("H", bound=Holder)
+H = TypeVar("H", bound=ClassWeights)
 
 MADE = ("makes", "scales")
 """Verbs of steps whose statements only take units, so that other tensors may take the same units."""
@@ -252,13 +252,13 @@ def held_result(c: Result) -> HeldResult[H]:
     return c
 
 
-def parts(grown: GrownWeights[Opened] | GrownWeights[Outlined]) -> Iterator[Part]:
+def parts(grown: GrownWeights[CheckpointOnDisk] | GrownWeights[ConfigOnly]) -> Iterator[Part]:
     """The contents of a result's files; tensors that the class does not take stay as they are.
 
     For a config alone, these are the files that transformers writes for its class.
     """
     entries = {name: grown.entry(name) for name in grown.plans}
-    if isinstance(grown.source, Outlined):
+    if isinstance(grown.source, ConfigOnly):
         yield from in_file(grown.module, entries, grown.make)
         return
     names, checkpoint = grown.source.names, grown.source.checkpoint
@@ -274,7 +274,7 @@ def parts(grown: GrownWeights[Opened] | GrownWeights[Outlined]) -> Iterator[Part
 
 def write_grown(
     folder: Path,
-    grown: GrownWeights[Opened],
+    grown: GrownWeights[CheckpointOnDisk],
     *,
     shard_size: int = SHARD_SIZE,
     wrote: Tell = quiet,
@@ -300,7 +300,7 @@ def write_grown(
         grow_adapter(place, folder / place.relative_to(checkpoint.path), growth)
 
 
-def remarks(grown: GrownWeights[Opened], carried: Path | None = None) -> Iterator[str]:
+def remarks(grown: GrownWeights[CheckpointOnDisk], carried: Path | None = None) -> Iterator[str]:
     """Remarks on changed config fields, tensors that the class does not take, and files not carried over.
 
     carried: a file that is carried over in another way.

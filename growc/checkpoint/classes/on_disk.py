@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.holder import ClassWeights
 from growc.checkpoint.files.directory import Checkpoint, config_of
 from growc.checkpoint.files.key_mapping import ModuleNames
 from growc.checkpoint.files.safetensors_file import Entry
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Opened(Holder):
+class CheckpointOnDisk(ClassWeights):
     """A checkpoint that its class can read. The values of `stored` are names of the file."""
 
     checkpoint: Checkpoint
     names: ModuleNames
 
     @staticmethod
-    def open(path: Path) -> Opened:
+    def open(path: Path) -> CheckpointOnDisk:
         """Open a directory. Raises GrowError (G309, G310) if it is not what its class loads."""
         from growc.dialects.transformers.classes import build, require_bounded
         from growc.dialects.transformers.computed_parameters import unstored
@@ -49,7 +49,7 @@ class Opened(Holder):
         computing = partial(build, unstored=computed)
         stored = _stored(path, computing(checkpoint.config) if computed else module, names)
         module = computing(checkpoint.config, constants=True)
-        return Opened(module, stored, checkpoint.config, computing, checkpoint, names)
+        return CheckpointOnDisk(module, stored, checkpoint.config, computing, checkpoint, names)
 
     def entry(self, name: str) -> Entry:
         """Name, element type and shape as the file states them."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.holder import Holder, first_names
+from growc.checkpoint.classes.holder import ClassWeights, first_names
 from growc.checkpoint.files.directory import read_json
 from growc.checkpoint.files.safetensors_file import Entry
 from growc.checkpoint.files.torch_tensors import entry_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Outlined(Holder):
+class ConfigOnly(ClassWeights):
     """A class without weights. Only tensors that it computes from the config, and whole numbers, have
     values.
     """
@@ -32,14 +32,14 @@ class Outlined(Holder):
     remark = "planned without weights: equal values, which growc keeps equal, are not seen"
 
     @staticmethod
-    def open(path: Path) -> Outlined:
+    def open(path: Path) -> ConfigOnly:
         """The class of a config.json. Raises GrowError (G309, G310) if it names no class that can be
         built.
         """
         config = read_json(path)
         require_bounded(build(config), ())
         module = build(config, constants=True)
-        return Outlined(module, first_names(module), config, build)
+        return ConfigOnly(module, first_names(module), config, build)
 
     @cached_property
     def tensors(self) -> Mapping[str, torch.Tensor]:

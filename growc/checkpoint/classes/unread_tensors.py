@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from growc.plans.plan import Gap
 
 if TYPE_CHECKING:
-    from growc.checkpoint.classes.holder import Holder
+    from growc.checkpoint.classes.holder import ClassWeights
     from growc.checkpoint.classes.new_tensors import GrownWeights
 
 REMEDY = "give inputs for which the class reads it (`--inputs`, in Python `example_inputs`)"
 
 
-def unread_notes(held: GrownWeights[Holder]) -> list[str]:
+def unread_notes(held: GrownWeights[ClassWeights]) -> list[str]:
     """A note for each unread tensor that its class resizes."""
     kind = type(held.module).__name__
     resized = [name for name, plan in held.unread.items() if plan.steps]
@@ -29,7 +29,7 @@ def unread_notes(held: GrownWeights[Holder]) -> list[str]:
     ]
 
 
-def unread_gaps(held: GrownWeights[Holder]) -> Iterator[Gap]:
+def unread_gaps(held: GrownWeights[ClassWeights]) -> Iterator[Gap]:
     """The gap of a result whose embeddings have other units while unread tensors of their size stay
     unchanged.
 
@@ -47,7 +47,7 @@ follow: no input that was tried reads it"
         yield Gap(alike[0], "", cause, REMEDY)
 
 
-def _embedded(held: GrownWeights[Holder]) -> set[int]:
+def _embedded(held: GrownWeights[ClassWeights]) -> set[int]:
     """The number of units of the token embeddings before the plan; empty if the plan keeps them."""
     table = None
     with suppress(AttributeError, NotImplementedError):  # a class need not name its embedding table

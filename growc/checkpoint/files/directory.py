@@ -16,7 +16,7 @@ from growc.checkpoint.files.pieces import ENDING, METADATA, KeyPath, is_distribu
 from growc.checkpoint.files.safetensors_file import NARROW, Readable, read_header, unreadable
 from growc.checkpoint.files.torch_tensors import read_pickle
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import companion, foreign, stays_with
+from growc.errors.regular_files import companion, parsing_foreign_file, stays_with
 from growc.system.limits import require
 
 CONFIG = "config.json"
@@ -121,7 +121,7 @@ class Checkpoint:
 
 def read_tensors(file: Path) -> tuple[Mapping[str, Readable], dict[str, str]]:
     """The tensors of a file by name, not yet read, and the file's metadata."""
-    with foreign(file, "a file of weights"):
+    with parsing_foreign_file(file, "a file of weights"):
         return read_header(file) if file.suffix == ".safetensors" else (read_pickle(file), {})
 
 
@@ -135,7 +135,7 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         remedy = "`--model DIR` names the folder that has it" if is_distributed(path.parent) else ""
         raise GrowError(Diagnostic("G310", f"`{path.parent}` has no `{path.name}`", help=remedy))
-    with foreign(path, "JSON"):
+    with parsing_foreign_file(path, "JSON"):
         require("json_bytes", f"`{path}` has", path.stat().st_size)
         parsed = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(parsed, dict):

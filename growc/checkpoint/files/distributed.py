@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from growc.checkpoint.files.pieces import METADATA, Cut, KeyPath, Piece, Stretch
+from growc.checkpoint.files.pieces import METADATA, ByteRange, Cut, KeyPath, Piece
 from growc.checkpoint.files.safetensors_file import Entry, Readable, unreadable
 from growc.checkpoint.files.torch_tensors import entry_of, plainly_loaded
 from growc.dialects.torch.operators.arrays import to_numpy
-from growc.errors.regular_files import foreign
+from growc.errors.regular_files import parsing_foreign_file
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ class Distributed:
 
     folder: Path
     tensors: Mapping[str, Cut]
-    values: Mapping[str, Stretch]
+    values: Mapping[str, ByteRange]
     paths: Mapping[str, KeyPath]
 
     @staticmethod
@@ -42,7 +42,7 @@ class Distributed:
         """
         from growc.checkpoint.files.distributed_metadata import read_metadata
 
-        with foreign(folder / METADATA, "the metadata of a distributed checkpoint"):
+        with parsing_foreign_file(folder / METADATA, "the metadata of a distributed checkpoint"):
             return Distributed(folder, *read_metadata(folder / METADATA))
 
     def prefix_of(self, names: Collection[str]) -> KeyPath:
@@ -110,10 +110,10 @@ class Distributed:
         """An entry that is no tensor, as a Python value. Raises GrowError (G310) if it holds code."""
         return self._loaded(key, self.values[key])
 
-    def _bytes(self, stretch: Stretch) -> bytes:
+    def _bytes(self, stretch: ByteRange) -> bytes:
         with (self.folder / stretch.file).open("rb") as file:
             file.seek(stretch.offset)
             return file.read(stretch.length)
 
-    def _loaded(self, key: str, stretch: Stretch) -> object:
+    def _loaded(self, key: str, stretch: ByteRange) -> object:
         return plainly_loaded(io.BytesIO(self._bytes(stretch)), self.folder / stretch.file, f"`{key}`")

@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from growc.checkpoint.files.pieces import Cut, KeyPath, Piece, Stretch
+from growc.checkpoint.files.pieces import ByteRange, Cut, KeyPath, Piece
 from growc.errors.regular_files import companion
 from growc.system.limits import require
 
@@ -54,7 +54,7 @@ PLAIN: dict[str, Callable[..., object]] = {
 }
 """Other callables that metadata names, and the functions that replace them."""
 
-Read = tuple[dict[str, Cut], dict[str, Stretch], dict[str, KeyPath]]
+Read = tuple[dict[str, Cut], dict[str, ByteRange], dict[str, KeyPath]]
 """Tensors, other values, and paths, each by key."""
 
 
@@ -108,7 +108,7 @@ def read_metadata(place: Path) -> Read:
         metadata = _Plain(file).load()
     stored = _stretches(place, metadata.storage_data)
     tensors: dict[str, Cut] = {}
-    values: dict[str, Stretch] = {}
+    values: dict[str, ByteRange] = {}
     for key, description in metadata.state_dict_metadata.items():
         if not isinstance(key, str):
             raise TypeError(f"`{key}` is no name of an entry")
@@ -125,10 +125,10 @@ def read_metadata(place: Path) -> Read:
 
 def _stretches(
     place: Path, storage: Mapping[_Index, _Info]
-) -> dict[tuple[str, tuple[int, ...] | None], Stretch]:
+) -> dict[tuple[str, tuple[int, ...] | None], ByteRange]:
     """The place of each entry in the files, by its key and its offset in its tensor."""
     sizes: dict[str, int] = {}
-    stretches: dict[tuple[str, tuple[int, ...] | None], Stretch] = {}
+    stretches: dict[tuple[str, tuple[int, ...] | None], ByteRange] = {}
     for index, info in storage.items():
         file, start, length = str(info.relative_path), int(info.offset), int(info.length)
         if file not in sizes:
@@ -138,11 +138,11 @@ def _stretches(
         if getattr(info, "transform_descriptors", None):  # older versions lack the field
             raise ValueError(f"`{index.fqn}` is compressed or encrypted")
         offset = getattr(index, "offset", None)
-        stretches[str(index.fqn), None if offset is None else tuple(offset)] = Stretch(file, start, length)
+        stretches[str(index.fqn), None if offset is None else tuple(offset)] = ByteRange(file, start, length)
     return stretches
 
 
-def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], Stretch]) -> Cut:
+def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], ByteRange]) -> Cut:
     """A tensor whose pieces hold each of its elements exactly once. Raises TypeError or ValueError
     otherwise.
     """
@@ -183,7 +183,7 @@ def _meet(one: Piece, other: Piece) -> bool:
 
 
 def as_torch_has_it(
-    cuts: Mapping[str, Cut], values: Mapping[str, Stretch], paths: Mapping[str, KeyPath]
+    cuts: Mapping[str, Cut], values: Mapping[str, ByteRange], paths: Mapping[str, KeyPath]
 ) -> Metadata:
     """The metadata, already read and checked, as torch's own reader takes it."""
     tensors, storage = {}, {}
@@ -196,5 +196,5 @@ def as_torch_has_it(
     return Metadata(dict(tensors), dict(paths), storage)
 
 
-def _info(stretch: Stretch) -> _StorageInfo:
+def _info(stretch: ByteRange) -> _StorageInfo:
     return _StorageInfo(stretch.file, stretch.offset, stretch.length)

@@ -22,7 +22,7 @@ def is_distributed(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ByteRange:
     """Bytes of a file that `torch.save` wrote."""
 
     file: str
@@ -36,7 +36,7 @@ class Piece:
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
-    stretch: Stretch
+    stretch: ByteRange
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def _cut(part: Part, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range
 
 
 @dataclass
-class Done:
+class WrittenPieces:
     """The pieces that are on disk, as recorded in a folder with a file for each process."""
 
     folder: Path
@@ -122,7 +122,7 @@ class WriteShare:
 
     def __call__(self, rank: int, size: int) -> int:
         """Write the share of one of `size` processes, and return its size in bytes."""
-        done = None if self.done is None else Done(self.done, rank)
+        done = None if self.done is None else WrittenPieces(self.done, rank)
         total = 0
         with ShardWriter(self.places) as writer:
             for share in shared_out([*self.parts()], size)[rank]:
@@ -132,7 +132,9 @@ class WriteShare:
             self._synced(writer, done)
         return total
 
-    def _write(self, share: Share, writer: ShardWriter, done: Done | None) -> Iterator[tuple[str, int]]:
+    def _write(
+        self, share: Share, writer: ShardWriter, done: WrittenPieces | None
+    ) -> Iterator[tuple[str, int]]:
         """Write the rows that are not on disk yet; yield the names and bytes of all."""
         pieces = {name: (name, rows.start, rows.stop) for name, rows in share.rows.items()}
         lacking = [n for n, piece in pieces.items() if not (done and done.has(piece, self.places[n]))]
@@ -147,7 +149,7 @@ class WriteShare:
         if done and writer.unsynced >= OFTEN:
             self._synced(writer, done)
 
-    def _synced(self, writer: ShardWriter, done: Done | None) -> None:
+    def _synced(self, writer: ShardWriter, done: WrittenPieces | None) -> None:
         if done:  # only this process can wait for its own writes
             writer.sync()
             done.write_down()

@@ -14,7 +14,7 @@ import numpy as np
 from growc.checkpoint.files.safetensors_file import Readable, read_header
 from growc.checkpoint.files.shards import ShardWriter, laid_out
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import foreign
+from growc.errors.regular_files import parsing_foreign_file
 from growc.plans.rows import stored
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
     if isinstance(given, Mapping):
         named = {n: t if isinstance(t, torch.Tensor) else to_torch(np.asarray(t)) for n, t in given.items()}
         return {name: tensor.detach for name, tensor in named.items()}
-    with foreign(Path(given), "a state dict"):
+    with parsing_foreign_file(Path(given), "a state dict"):
         stored, _ = read_header(Path(given))
 
     def reading(one: Readable) -> Callable[[], Tensor]:
@@ -63,7 +63,7 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     from growc.checkpoint.files.torch_tensors import entry_of
     from growc.dialects.torch.operators.arrays import to_numpy
     from growc.files.commit import commit
-    from growc.system.workshop import refused, workshop
+    from growc.system.workshop import draft_folder, refused
     from growc.version import __version__
 
     target = Path(path)
@@ -81,7 +81,7 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     check()
     if not target.parent.is_dir():
         raise refused(target, FileNotFoundError(2, "there is no such folder"))
-    with workshop(target) as folder:
+    with draft_folder(target) as folder:
         with ShardWriter(laid_out(folder, entries, metadata, LARGEST, name=target.name)) as writer:
             for name, tensor in unique.items():
                 writer.put(name, stored(to_numpy(tensor)))
@@ -90,6 +90,6 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
 
 
 def _made_by_growc(path: Path) -> bool:
-    with contextlib.suppress(GrowError), foreign(path, "a state dict"):
+    with contextlib.suppress(GrowError), parsing_foreign_file(path, "a state dict"):
         return MADE in read_header(path)[1]
     return False

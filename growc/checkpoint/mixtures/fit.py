@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from growc.checkpoint.classes.holder import first_names
 from growc.checkpoint.classes.model import ClassModel, held_model
-from growc.checkpoint.classes.outlined import Outlined
+from growc.checkpoint.classes.outlined import ConfigOnly
 from growc.checkpoint.mixtures.placing import (
     EXPERT,
     INNER,
@@ -64,7 +64,7 @@ class Fitted:
     held: Sequence[Mapping[str, Held]]
 
 
-class OtherwiseError(Exception):
+class ClassDiffersError(Exception):
     """The class computes something else than planned, or has other sizes."""
 
 
@@ -89,7 +89,7 @@ class Fit:
         for more in (values, *([*values, one] for one in self.others(values))):
             try:
                 return self.fitted(first | dict(more))
-            except OtherwiseError as error:
+            except ClassDiffersError as error:
                 reason = reason or str(error)
         message = f"no config of `{self.kind.__name__}` is the planned mixture"
         raise GrowError(Diagnostic("G318", message, notes=(reason,)))
@@ -111,10 +111,10 @@ class Fit:
         with Attempt() as attempt:
             config = self.config(values)
             module = build(config, constants=True)
-            holder = Outlined(module, first_names(module), config, build)
+            holder = ConfigOnly(module, first_names(module), config, build)
             model = ClassModel.of_holder(holder, self.model.inputs)
             return run(ANALYSIS, Source(Path(self.kind.__name__), model, self.outside))
-        raise OtherwiseError(str(attempt.error).splitlines()[0]) from attempt.error
+        raise ClassDiffersError(str(attempt.error).splitlines()[0]) from attempt.error
 
     # ---- fields
 
@@ -122,7 +122,7 @@ class Fit:
         """Fields that give the planned number of experts, their units, and the number of chosen experts."""
         try:
             start = self.analysed(self.decided)
-        except OtherwiseError as error:
+        except ClassDiffersError as error:
             message = f"`{self.kind.__name__}` cannot be built from the fields of the source's config"
             raise GrowError(Diagnostic("G318", message, notes=(str(error),))) from error
         kinds, first = Kinds(start), self.mixtures[0]
@@ -214,7 +214,7 @@ class Fit:
         stops = {mixture.network.gives for mixture in self.mixtures}
         match = Matching(stops, self.model.holder.stored, holder.stored)
         if not match.whole(self.source.graph, analysis.graph):
-            raise OtherwiseError(self.difference(match))
+            raise ClassDiffersError(self.difference(match))
         contents = [
             self.placed(self.region(match, analysis, mixture), analysis, mixture) for mixture in self.mixtures
         ]
@@ -223,7 +223,7 @@ class Fit:
             for name in (*match.tensors, *(n for mixture_contents in contents for n in mixture_contents))
         }
         if unaccounted := [name for name, first in holder.first.items() if first not in accounted]:
-            raise OtherwiseError(f"nothing says what is to become of `{unaccounted[0]}`")
+            raise ClassDiffersError(f"nothing says what is to become of `{unaccounted[0]}`")
         return Fitted(holder.module, holder.config, match.tensors, contents)
 
     def region(self, match: Matching, made: Analysis, mixture: Mixture) -> Region:
@@ -231,7 +231,7 @@ class Fit:
         network = mixture.network
         gives = match.stands.get(network.gives)
         if gives is None:
-            raise OtherwiseError(f"nothing in the class stands for `{network.gives.name}`")
+            raise ClassDiffersError(f"nothing in the class stands for `{network.gives.name}`")
         order = {v: k for k, node in enumerate(made.graph.nodes) for v in node.outputs}
         above = walk([gives], lambda v: () if v.producer is None else v.producer.operands)
         candidates = [v for v in above if v in order and v.sizes == network.given.sizes and v is not gives]
@@ -240,7 +240,7 @@ class Fit:
                 region = Region.of(made.graph, value, gives)
                 if region.whole:
                     return region
-        raise OtherwiseError(f"nothing in the class stands for `{network.given.name}`")
+        raise ClassDiffersError(f"nothing in the class stands for `{network.given.name}`")
 
     def placed(self, region: Region, made: Analysis, mixture: Mixture) -> Mapping[str, Held]:
         """Contents of a region's tensors with which it computes what the network does.
@@ -250,7 +250,7 @@ class Fit:
         network, kinds = mixture.network, Kinds(self.source)
         if (top := chosen(region, made)) != {mixture.top}:
             counts = " and ".join(map(str, sorted(top))) or "no"
-            raise OtherwiseError(f"it chooses {counts} experts, and {mixture.top} are planned")
+            raise ClassDiffersError(f"it chooses {counts} experts, and {mixture.top} are planned")
         dense = Region.of(self.source.graph, network.given, network.gives)
         parts = [kinds.parts(mixture, use) for use in network.stacks]
         sources = [(one.kinds, one.shape) for one in parts]
@@ -259,8 +259,8 @@ class Fit:
                 if computes_the_same(dense, parts, region, contents):
                     return contents
         except UnplacedError as error:
-            raise OtherwiseError(str(error)) from error
-        raise OtherwiseError("with every expert a copy of the network, it computes something else")
+            raise ClassDiffersError(str(error)) from error
+        raise ClassDiffersError("with every expert a copy of the network, it computes something else")
 
     def difference(self, match: Matching) -> str:
         """A description of where the class differs from the source, apart from the networks."""

@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.holder import Holder
+from growc.checkpoint.classes.holder import ClassWeights
 from growc.checkpoint.classes.model import held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, H, HeldResult
-from growc.checkpoint.classes.on_disk import Opened
+from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.lora import adapters_of
 from growc.checkpoint.files.quiet import quiet
 from growc.checkpoint.files.safetensors_file import DTYPES
@@ -122,7 +122,7 @@ def hold_mixture(c: Result) -> Result:
         stacks |= dict.fromkeys(mixture_contents, stack_plans)
         drawn |= dict.fromkeys(mixture_contents, routers[mixture.statement, mixture.number])
     contents = {name: place for mixture_contents in fitted.held for name, place in mixture_contents.items()}
-    holder: Holder = model.holder
+    holder: ClassWeights = model.holder
     weights = MixtureWeights(
         holder, fitted.module, {}, fitted.config, {}, {}, fitted.tensors, contents, stacks, drawn
     )
@@ -147,8 +147,8 @@ def require_alone(c: Result) -> None:
         remedy = "apply the others first, or to the mixture that this one gives"
         raise GrowError(Diagnostic("G309", message, others[0].statement.span, help=remedy))
     source = held_model(c).holder
-    if isinstance(source, Opened) and source.checkpoint.distributed:
+    if isinstance(source, CheckpointOnDisk) and source.checkpoint.distributed:
         raise GrowError(Diagnostic("G309", "`upcycle` reads no distributed checkpoint"))
-    if isinstance(source, Opened) and list(adapters_of(source.checkpoint)):
+    if isinstance(source, CheckpointOnDisk) and list(adapters_of(source.checkpoint)):
         message = "an adapter lies in the checkpoint, of weights that become those of experts"
         raise GrowError(Diagnostic("G309", message, help="merge it into the weights, or take it out"))

@@ -16,8 +16,8 @@ from growc.dialects.onnx.model import IrModel
 from growc.dialects.torch.capture.example_inputs import capturable, register_caches, without_cache
 from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
 from growc.dialects.torch.capture.export import Captured, export
-from growc.dialects.torch.capture.routed_loops import looped, taken
-from growc.dialects.torch.emit.literals import BEFORE, remember
+from growc.dialects.torch.capture.routed_loops import taken, unrolled_loop_sizes
+from growc.dialects.torch.emit.literals import BEFORE, record_state
 from growc.dialects.torch.emit.weight_norm import put_back
 from growc.dialects.torch.lowering.lower import Read, lower
 from growc.dialects.torch.lowering.onnx_file import LoweredFile
@@ -54,7 +54,10 @@ class TorchModel(IrModel):
             f"the result is for these values of `{name}`, by which forward decides: {value.tolist()}"
             for name, value in self.captured.values.items()
         )
-        self.told, self.looped = (*taken(self.captured.program), *decided), looped(self.captured.program)
+        self.told, self.looped = (
+            (*taken(self.captured.program), *decided),
+            unrolled_loop_sizes(self.captured.program),
+        )
 
     @staticmethod
     def open(captured: Captured, read: Read) -> TorchModel:
@@ -104,7 +107,7 @@ class TorchModel(IrModel):
 
     def remember(self, nodes: Iterable[ir.Node]) -> None:
         """Record the state of nodes in the source, from which the calls of the result are derived."""
-        remember(nodes)
+        record_state(nodes)
 
     def file(self, path: Path) -> Path:
         """Return the lowered program as a file for onnxruntime. Raises GrowError (G403) if it cannot run."""

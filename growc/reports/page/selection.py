@@ -26,7 +26,7 @@ from growc.plans.scores import Scores
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.statistics import IMPORTANCE
-from growc.reports.layer_profile import Book, LayerProfile, Profile, changes
+from growc.reports.layer_profile import LayerProfile, Profile, TrialCache, changes
 
 POINTS = 128
 """The most scores drawn of one axis; of more, evenly spaced ones are drawn."""
@@ -164,7 +164,7 @@ def _profile(c: Result, found: Scores | None) -> Profile | None:
     """The profile that `growc measure --layers` kept with the scores; None if a part of it is missing."""
     if found is None or not found.profile:
         return None
-    book = Book(None, found)
+    book = TrialCache(None, found)
     rows = []
     for score in _known(c, found):
         run = c.first.layers.runs[score.run]

@@ -58,7 +58,7 @@ def choice_gaps(axes: Axes, solution: Solution) -> list[Gap] | None:
     grows = any(request.map.size > request.map.source for request in stage.requests.values())
     if not stage.choices and not (fixed and grows and stage.axis == "experts"):
         return None
-    gaps = list(dict.fromkeys(gap for choice in stage.choices for gap in apart(stage, choice)))
+    gaps = list(dict.fromkeys(gap for choice in stage.choices for gap in gaps_of_ranking(stage, choice)))
     copies = {find(space): copies_of(stage, space) for space in stage.requests}
     equal = {space: count for space, count in copies.items() if count is not None}
     if gaps or len(equal) < len(copies):
@@ -76,7 +76,7 @@ def copies_of(stage: Stage, space: Space) -> int | None:
     return index_map.size // index_map.source if plain else None
 
 
-def apart(stage: Stage, choice: Choice) -> Iterator[Gap]:
+def gaps_of_ranking(stage: Stage, choice: Choice) -> Iterator[Gap]:
     """Yield a gap if a ranking does not choose all copies of the units that it chose before."""
     name, copies = stage.axis, copies_of(stage, choice.space)
     request = stage.requests.get(choice.space)

@@ -32,7 +32,7 @@ from growc.dialects.onnx.capture.stored_tensors import (
     shape_of,
     stored_tensor,
 )
-from growc.dialects.onnx.files.bodies import written_out
+from growc.dialects.onnx.files.bodies import with_bodies_inlined
 from growc.dialects.onnx.files.load import inlined
 from growc.dialects.onnx.operators.addresses import KEPT
 from growc.dialects.onnx.operators.table import has
@@ -164,7 +164,7 @@ class _Capture:
     def in_line(self) -> ir.Graph:
         """Return the graph with its bodies in line: a copy if it has bodies, else the graph itself."""
         graph: ir.Graph = self.model.graph
-        return written_out(graph.clone()) if any(s.around_body for s in self.steps) else graph
+        return with_bodies_inlined(graph.clone()) if any(s.around_body for s in self.steps) else graph
 
     # ---- canonical order
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 
-def written_out(graph: ir.Graph) -> ir.Graph:
+def with_bodies_inlined(graph: ir.Graph) -> ir.Graph:
     """Inline all bodies of a graph, in place, and return it."""
     pending = list(graph)
     while pending:

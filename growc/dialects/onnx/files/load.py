@@ -22,7 +22,7 @@ from onnx_ir.passes.common import InlinePass
 from growc.dialects.onnx.files.references import INLINE_LIMIT, places, relate, settle
 from growc.dialects.onnx.files.stored_bytes import check_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import first_line, foreign
+from growc.errors.regular_files import first_line, parsing_foreign_file
 from growc.system.limits import require
 
 EXTERNAL = "growc.external"
@@ -35,7 +35,7 @@ _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers in onnx.proto: ModelP
 
 def load(path: Path) -> ir.Model:
     """Return the model at `path`, its weights still on disk. Raises GrowError (G310) if it cannot be read."""
-    with foreign(path, KIND):
+    with parsing_foreign_file(path, KIND):
         proto = outline(path)
         if not proto.graph.node and not proto.graph.output:
             raise ValueError("the file holds no graph")
@@ -65,7 +65,7 @@ def outline(path: Path) -> onnx.ModelProto:
 def _outlined(path: Path) -> tuple[onnx.ModelProto, bool]:
     """Return the outline of a model, and whether some of its small tensors lie in other files."""
     proto = onnx.ModelProto()
-    with foreign(path, KIND):
+    with parsing_foreign_file(path, KIND):
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             proto.ParseFromString(_without_weights(data, path.name))
         small = settle(proto, path)

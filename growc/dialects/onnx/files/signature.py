@@ -26,7 +26,7 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.state_pairs import GROWING, Carry, moving_values, state_pairs
-from growc.dialects.onnx.files.bodies import written_out
+from growc.dialects.onnx.files.bodies import with_bodies_inlined
 from growc.dialects.onnx.files.following import (
     alone,
     compares,
@@ -115,7 +115,7 @@ def read_signature(model: Path) -> tuple[Input, ...]:
 
 def signature_of(graph: ir.Graph) -> tuple[Input, ...]:
     """Return the inputs of a graph that must be fed. Inlines its bodies in place. Raises GrowError (G403)."""
-    graph = written_out(graph)
+    graph = with_bodies_inlined(graph)
     moving, states = moving_values(graph), state_pairs(graph)
     return tuple(
         _describe(value, moving, states.get(value))

@@ -1,6 +1,6 @@
 """One new layer: a copy of the nodes of a source's layer on another stream.
 
-Needs: `Layered`, the layers built so far. Gives: `Placed`.
+Needs: `Layered`, the layers built so far. Gives: `PlacedLayer`.
 
 The first copy of a layer keeps its weights; later ones get their own. Copies go on to share tensors that
 layers share. Layers of one number in several runs may be one body that runs more than once; these share their
@@ -36,7 +36,7 @@ Named = ir.Value | ir.Node
 
 
 @dataclass(eq=False)
-class Placed:
+class PlacedLayer:
     """One layer of the result.
 
     `source`: the layer that it copies. start, end: the stream in front of it and behind it.
@@ -52,10 +52,10 @@ class Placed:
     """Things named by the layer's number: (it, its name in the source, whether it is the source's)."""
 
     @staticmethod
-    def unmoved(number: int, layer: Layer, source: Layered) -> Placed:
+    def unmoved(number: int, layer: Layer, source: Layered) -> PlacedLayer:
         """Return a layer of a run that stays as it is."""
         nodes = list(dict.fromkeys(map(source.node_of, layer.nodes)))
-        return Placed(number, source.value_of(layer.start), source.value_of(layer.end), {}, nodes)
+        return PlacedLayer(number, source.value_of(layer.start), source.value_of(layer.end), {}, nodes)
 
 
 class LayerCopies:
@@ -76,7 +76,7 @@ class LayerCopies:
         self.common: dict[int, dict[tuple[ir.Value, bool], ir.Value]] = defaultdict(dict)
         """By the number of a new layer, its counterparts of the tensors that several runs share."""
         self.value_of, self.node_of = source.value_of, source.node_of
-        self.runs: dict[int, list[Placed]] = {}
+        self.runs: dict[int, list[PlacedLayer]] = {}
         self.expressions: dict[tuple[object, ...], ir.Node] = {}
         self.stored: dict[ir.Value, QuantisedWeight] = {}
         """The quantised weights among those that become zero."""
@@ -88,7 +88,7 @@ class LayerCopies:
         stream: ir.Value = self.value_of(run.layers[0].start)
         for instance in order:
             layer = run.layers[instance.source]
-            new_layer = Placed(instance.source, stream, stream, {self.value_of(layer.start): stream})
+            new_layer = PlacedLayer(instance.source, stream, stream, {self.value_of(layer.start): stream})
             first = all(p.source != instance.source for p in placed)
             zeros = self.zeros(instance.zeroed)
             steps = {self.node_of(node): self.node_of(like) for node, like in instance.steps.items()}
@@ -150,7 +150,7 @@ class LayerCopies:
         ends = value is self.value_of(self.source.layers.runs[number].layers[-1].end)
         return self.runs[number][-1].end if ends else self.first(number, value)
 
-    def twin(self, value: ir.Value, before: Sequence[Placed], run: int) -> ir.Value | None:
+    def twin(self, value: ir.Value, before: Sequence[PlacedLayer], run: int) -> ir.Value | None:
         """Return a tensor of the same size as the source's, from the latest layer that has one."""
         place = self.source.place(value)
         if place is None or place[0] not in self.runs:
@@ -178,7 +178,7 @@ class _Copying:
         self,
         building: LayerCopies,
         place: Place,
-        made: Placed,
+        made: PlacedLayer,
         first: bool,
         zeros: Mapping[tuple[ir.Node, int], set[ir.Value]],
         steps: Mapping[ir.Node, ir.Node],

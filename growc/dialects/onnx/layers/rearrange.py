@@ -20,7 +20,7 @@ from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.owners import Place, around, bodies
 from growc.dialects.onnx.capture.weight_norm import weight_norm
 from growc.dialects.onnx.clones import Clone
-from growc.dialects.onnx.layers.copy_layer import LayerCopies, Named, Placed, needed
+from growc.dialects.onnx.layers.copy_layer import LayerCopies, Named, PlacedLayer, needed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import Remember, RowTables
 from growc.dialects.onnx.layers.rename import Numbering
@@ -42,7 +42,7 @@ class Rebuilt:
     """
 
     before: Layers
-    runs: Sequence[Sequence[Placed]]
+    runs: Sequence[Sequence[PlacedLayer]]
     renamed: Mapping[str, str | None]
     gone: frozenset[ir.Node]
     taken: Mapping[ir.Value, ir.Value]
@@ -166,10 +166,10 @@ class _Surgery:
         runs = [self.building.runs.get(number) or self.unmoved(number) for number in range(len(before.runs))]
         return Rebuilt(before, runs, renamed, self.gone, self.taken, data)
 
-    def unmoved(self, number: int) -> list[Placed]:
+    def unmoved(self, number: int) -> list[PlacedLayer]:
         """Return the layers of a run that stays as it is."""
         numbered_layers = enumerate(self.source.layers.runs[number].layers)
-        return [Placed.unmoved(i, layer, self.source) for i, layer in numbered_layers]
+        return [PlacedLayer.unmoved(i, layer, self.source) for i, layer in numbered_layers]
 
     # ---- what stands around the layers
 
@@ -279,7 +279,9 @@ def _is_learned(value: ir.Value) -> bool:
     return shape.rank() > 1 or (shape.rank() == 1 and dtype.is_floating_point())
 
 
-def _ordered(ports: Mapping[ir.Value, Place], placed: Sequence[Placed]) -> list[tuple[ir.Value, ir.Value]]:
+def _ordered(
+    ports: Mapping[ir.Value, Place], placed: Sequence[PlacedLayer]
+) -> list[tuple[ir.Value, ir.Value]]:
     """Return the ports of the new layers, each with the source's port, in the order of the old ones.
 
     This is by layer, or by kind and then by layer.

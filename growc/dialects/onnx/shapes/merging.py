@@ -1,6 +1,6 @@
 """Nodes that make one size of several, by strides or bounds: sizes may agree at the sample points only.
 
-Needs: a graph and its simulation at the sample points. Gives: `merging`, these nodes, and `behind`, the
+Needs: a graph and its simulation at the sample points. Gives: `merging_nodes`, these nodes, and `behind`, the
 values that depend on them. A number of these values may be no constant, even if it is the same at all points.
 """
 
@@ -19,9 +19,9 @@ from growc.ir.traits import SIZES, TURN, VIEW
 from growc.ir.walk import walk
 
 
-def merging(graph: Graph, found: Simulation) -> list[Node]:
+def merging_nodes(graph: Graph, found: Simulation) -> list[Node]:
     """Return the nodes that make one size, or one integer, of several."""
-    return [node for node in graph.nodes if merges(node, found)]
+    return [node for node in graph.nodes if merges_sizes(node, found)]
 
 
 def behind(nodes: Iterable[Node]) -> frozenset[Value]:
@@ -30,7 +30,7 @@ def behind(nodes: Iterable[Node]) -> frozenset[Value]:
     return frozenset(out for node in reached for out in node.outputs)
 
 
-def merges(node: Node, found: Simulation) -> bool:
+def merges_sizes(node: Node, found: Simulation) -> bool:
     """Whether a node makes one size, or one integer, of several."""
     return _merges_sizes(node, found) or _merges_numbers(node, found)
 

@@ -17,7 +17,7 @@ import numpy as np
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
-from growc.dialects.onnx.shapes.merging import merges, merging, varies
+from growc.dialects.onnx.shapes.merging import merges_sizes, merging_nodes, varies
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
@@ -64,7 +64,7 @@ class SettledSizes(NamedTuple):
 
     inputs: dict[Value, tuple[Size, ...] | None]
     found: Simulation
-    merging: list[Node]
+    merging_nodes: list[Node]
 
 
 def symbols_of(graph: Graph) -> dict[Value, Row | None]:
@@ -133,15 +133,15 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
         return len(order) if isinstance(result, Simulation) else order[result.node]
 
     def telling(samples: tuple[Size, ...], assigned: Assignment, found: Simulation) -> SettledSizes:
-        several = merging(graph, found)
+        several = merging_nodes(graph, found)
         leading = set(walk(several, lambda node: makers((*node.operands, *(c for c, _ in node.guards)))))
         for apart in FAR if several else ():
             part = attempt(apart, assigned, only=leading)
-            if isinstance(part, ContradictionError) or all(merges(node, part) for node in several):
+            if isinstance(part, ContradictionError) or all(merges_sizes(node, part) for node in several):
                 continue
             other = attempt(apart, assigned)
             if isinstance(other, Simulation) and _varying(other) > _varying(found):
-                return SettledSizes(_given(dims, apart, assigned)[0], other, merging(graph, other))
+                return SettledSizes(_given(dims, apart, assigned)[0], other, merging_nodes(graph, other))
         return SettledSizes(_given(dims, samples, assigned)[0], found, several)
 
     for samples in SAMPLES:

@@ -33,12 +33,12 @@ __all__ = [
     "SOME",
     "Chosen",
     "NotIdleError",
+    "drop_loop_marks",
     "every",
-    "forget",
-    "looped",
     "over",
     "require_idle",
     "taken",
+    "unrolled_loop_sizes",
     "unrolls",
 ]
 
@@ -133,8 +133,8 @@ def require_idle(whole: ExportedProgram, part: ExportedProgram, chosen: Chosen) 
         twins[ours] = theirs
 
 
-def forget(program: ExportedProgram) -> None:
-    """Remove the marks of loops from a program. `taken` and `looped` report them from then on."""
+def drop_loop_marks(program: ExportedProgram) -> None:
+    """Remove the marks of loops; `taken` and `unrolled_loop_sizes` report them from then on."""
     marks = [node for node in program.graph.nodes if node.target is HITS]
     program.graph_module.meta[RAN] = tuple(dict.fromkeys((node.args[1], _place(node)) for node in marks))
     for node in marks:
@@ -150,7 +150,7 @@ def taken(program: ExportedProgram) -> tuple[str, ...]:
     return tuple(note.format(*loop) for loop in loops)
 
 
-def looped(program: ExportedProgram) -> frozenset[int]:
+def unrolled_loop_sizes(program: ExportedProgram) -> frozenset[int]:
     """Return how many numbers the loops of a program ran over."""
     return frozenset(most for most, _ in program.graph_module.meta.get(RAN, ()))
 

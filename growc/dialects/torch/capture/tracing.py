@@ -29,8 +29,8 @@ from growc.dialects.torch.capture.routed_loops import (
     SOME,
     Chosen,
     NotIdleError,
+    drop_loop_marks,
     every,
-    forget,
     over,
     require_idle,
     unrolls,
@@ -174,7 +174,7 @@ def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], ax
             if unrolls(program):
                 for chosen in SOME:
                     require_idle(program, _program(module, positional, keywords, shapes, chosen), chosen)
-                forget(program)
+                drop_loop_marks(program)
             return program
         if isinstance(attempt.error, FINAL):
             raise attempt.error

@@ -1,7 +1,7 @@
 """New literals of calls, read from the operands and attributes that the literals became.
 
-Nodes must remember their state in the source (`remember`). The result gives, for every literal of a call that
-changes, its place among the arguments and its new value. A change that no literal expresses is refused.
+Nodes must remember their state in the source (`record_state`). The result gives, for every literal of a call
+that changes, its place among the arguments and its new value. A change that no literal expresses is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from growc.dialects.torch.operators.variances import VARIANCES, corrections
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 BEFORE = "growc.before"
-"""Key of a node's `meta`: its `Before`."""
+"""Key of a node's `meta`: its `SourceState`."""
 
 REPEATED = {torch.ops.aten.layer_norm.default: 1, torch.ops.aten.rms_norm.default: 1}
 """Calls with an argument that repeats the last sizes of the first argument, with its position."""
@@ -32,16 +32,16 @@ Entry = int | float | bool | ir.Value
 
 
 @dataclass(frozen=True)
-class Before:
+class SourceState:
     """The attributes of a node in the source, and its operands that come from arguments of the call."""
 
     attributes: Mapping[str, Any]
     operands: Mapping[int, Sequence[Entry]]
 
-    def on(self, there: Clone) -> Before:
+    def on(self, there: Clone) -> SourceState:
         """Return the same record for a copy of the model."""
         entries = {i: [_on(entry, there) for entry in given] for i, given in self.operands.items()}
-        return Before(self.attributes, entries)
+        return SourceState(self.attributes, entries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,19 +55,19 @@ def _on(entry: Entry, there: Clone) -> Entry:
     return there.value(entry) if isinstance(entry, ir.Value) else entry
 
 
-def remember(nodes: Iterable[ir.Node]) -> None:
+def record_state(nodes: Iterable[ir.Node]) -> None:
     """Record the attributes and operands of nodes, before they are changed for the first time."""
     for node in nodes:
         if SITE in node.meta and BEFORE not in node.meta:
             node.meta[BEFORE] = said(node)
 
 
-def said(node: ir.Node) -> Before:
+def said(node: ir.Node) -> SourceState:
     """Return the current attributes and literal operands of a node."""
     taken = {place.where for place in node.meta[SITE].carried.values()}
     inputs = ((i, v) for i, v in enumerate(node.inputs) if v is not None)
     operands = {i: entries(v) for i, v in inputs if i in taken or _is_literal(v) or _is_size(v)}
-    return Before({a.name: a.value for a in node.attributes.values()}, operands)
+    return SourceState({a.name: a.value for a in node.attributes.values()}, operands)
 
 
 def _is_literal(value: ir.Value) -> bool:
@@ -159,7 +159,7 @@ def argument(call: fx.Node, path: Path) -> Any:
 
 def _changes(part: ir.Node) -> Iterator[tuple[int | str, Any, Any]]:
     """Yield (operand or attribute, old value, new value) for each change."""
-    before: Before = part.meta[BEFORE]
+    before: SourceState = part.meta[BEFORE]
     current = said(part)
     for name in before.attributes.keys() | current.attributes.keys():
         old, new = before.attributes.get(name), current.attributes.get(name)

@@ -12,7 +12,7 @@ from growc.dialects.transformers.config.shapes import among, read_by, shapes_of,
 from growc.dialects.transformers.config.trials import Target, said
 from growc.dialects.transformers.log.entry import CONSTANT, Entry, Log, same_logs
 from growc.dialects.transformers.log.record import operator_log
-from growc.dialects.transformers.log.zero_branches import awake
+from growc.dialects.transformers.log.zero_branches import pruned
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 
 
@@ -41,11 +41,13 @@ def difference(module: nn.Module, target: Target, log: Log | None = None) -> str
             return f"`{name}` is planned as {_shape(planned)}, and is {_shape(actual)} in the class"
     for names in among(ties, shapes) ^ target.ties:
         return f"{_listed(names)} are one tensor in one of both"
-    same = same_logs(target.log, log) or same_logs(awake(target.log, target.zeros), awake(log, target.zeros))
-    return "" if same else parting(target.log, log)
+    same = same_logs(target.log, log) or same_logs(
+        pruned(target.log, target.zeros), pruned(log, target.zeros)
+    )
+    return "" if same else first_log_difference(target.log, log)
 
 
-def parting(planned: Log, found: Log) -> str:
+def first_log_difference(planned: Log, found: Log) -> str:
     """Return the first difference of two logs in words, or an empty string."""
     for a, b in zip(planned.entries, found.entries, strict=False):
         if a != b:

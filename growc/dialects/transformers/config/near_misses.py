@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from growc.dialects.transformers.config.check_program import parting
+from growc.dialects.transformers.config.check_program import first_log_difference
 from growc.dialects.transformers.config.fields import Path, changed, spelled
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import LAYERS, Feature
@@ -98,7 +98,7 @@ def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
     tied = () if following else _tied(trials, proposals, trial)
     leads = leads_of(trials, trial, trials.wrong(trial)) if following else {}
     config = changed(trials.config, trial.values)
-    parts = "" if sizes or names or trial.log is None else parting(trials.target.log, trial.log)
+    parts = "" if sizes or names or trial.log is None else first_log_difference(trials.target.log, trial.log)
     refused = next(((fields_of(trials, t), t.failed) for t in trials.proposed if t.refused), None)
     fields = fields_of(trials, trial)
     return Unsolved(config, fields, sizes, names, trial.failed, parts, following, leads, tied, refused)

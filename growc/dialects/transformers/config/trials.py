@@ -42,7 +42,7 @@ from growc.dialects.transformers.config.shapes import (
 )
 from growc.dialects.transformers.log.entry import Log, alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
-from growc.dialects.transformers.log.zero_branches import awake
+from growc.dialects.transformers.log.zero_branches import pruned
 from growc.errors.diagnostic import Attempt
 
 
@@ -412,7 +412,7 @@ class Trials:
         """Whether a trial is the planned program apart from real literals, if `zeros` are zero."""
         if trial.log is None or trial.read != self.target.shapes or not self.tied(trial):
             return False
-        return alike(awake(self.target.log, zeros), awake(trial.log, zeros)) is not None
+        return alike(pruned(self.target.log, zeros), pruned(trial.log, zeros)) is not None
 
     def exact(self, trial: Trial) -> bool:
         """Whether a trial is the planned program, including real literals."""

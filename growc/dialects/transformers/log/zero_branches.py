@@ -1,7 +1,7 @@
 """Pruning of a log by stored tensors that are zero: branches that add nothing are removed.
 
-From a log and the names of zero tensors follows `awake`, a shorter log. In such a branch, a class may compute
-something else than planned. Its result is the same, as long as all values are finite. Zeros propagate
+From a log and the names of zero tensors follows `pruned`, a shorter log. In such a branch, a class may
+compute something else than planned. Its result is the same, as long as all values are finite. Zeros propagate
 forwards through operators that map zero to zero. A sum with a zero is its other operand.
 """
 
@@ -17,7 +17,7 @@ ADDING = ("add", "sub")
 """Sums that equal one operand if the other one is zero."""
 
 
-def awake(log: Log, zeros: Collection[str]) -> Log:
+def pruned(log: Log, zeros: Collection[str]) -> Log:
     """Return the log without the branches that zero tensors keep from its results.
 
     Without zero tensors, the log itself is returned.
