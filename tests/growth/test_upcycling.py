@@ -300,3 +300,39 @@ def test_any_router_is_right(tmp_path: Path) -> None:
     mutant = Mutant("another router", {k: _weight(c.assembled.weights[k], 0, _other)})
     seen = spoilt(source, UPCYCLE, tmp_path, mutant)
     assert seen.relative <= seen.limit
+
+
+def _another_part(leaf: LeafStep) -> LeafStep:
+    within = leaf.within
+    return (
+        leaf if within is None else replace(leaf, within=replace(within, index=np.roll(within.index, 1, 0)))
+    )
+
+
+def _unscaled(leaf: LeafStep) -> LeafStep:
+    return replace(leaf, weight=np.ones(leaf.after))
+
+
+def _rows_of_their_own(leaf: LeafStep) -> LeafStep:
+    rows = np.arange(leaf.after) // 2 % leaf.before
+    return replace(leaf, index=rows) if leaf.before > 1 else leaf
+
+
+@pytest.mark.parametrize(("change", "changed"), [(_another_part, 3), (_unscaled, 1), (_rows_of_their_own, 1)])
+def test_parts_of_copies_that_do_not_fit_are_seen(tmp_path: Path, change: Change, changed: int) -> None:
+    """A tensor with parts in another order, a matrix without its factor, parts that are chosen alone."""
+    source = stream(tmp_path / "m.onnx")
+    c = api.compile(api.recipe(PARTS), source)
+    count = 0
+    for k, weight in enumerate(c.assembled.weights):
+        axis = 1 if weight.new else 0
+        spoiled = _weight(weight, axis, change)
+        if [s.layout.signature for s in spoiled.steps] == [s.layout.signature for s in weight.steps]:
+            continue
+        if weight.new != (change is _rows_of_their_own):
+            continue
+        count += 1
+        (tmp_path / str(k)).mkdir()
+        seen = spoilt(source, PARTS, tmp_path / str(k), Mutant("parts", {k: spoiled}))
+        assert seen.relative > 50 * seen.limit
+    assert count == changed
