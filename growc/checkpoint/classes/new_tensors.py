@@ -305,10 +305,12 @@ def remarks(grown: GrownWeights[CheckpointOnDisk], carried: Path | None = None) 
 
     carried: a file that is carried over in another way.
     """
+    config = grown.source.checkpoint.config
     for name, after in grown.config.items():
-        before = grown.source.checkpoint.config.get(name)
-        if after != before and name in grown.source.checkpoint.config:
-            yield f"config.json: `{name}` {before} -> {after}"
+        if name not in config:
+            yield f"config.json: `{name}` is new: {after}"
+        elif after != config[name]:
+            yield f"config.json: `{name}` {config[name]} -> {after}"
     if unused := grown.source.names.unused:
         yield f"{len(unused)} tensors that the class does not take are as they were: {', '.join(unused[:3])}"
     not_carried = [

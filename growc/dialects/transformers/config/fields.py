@@ -67,6 +67,22 @@ def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object
     return {**fields, **{name: value for name, value in given.items() if not isinstance(value, dict)}}
 
 
+PER_LAYER = "per_layer_config"
+"""The field of transformers' configs that holds values of other fields for single layers."""
+
+
+def fields_by_layer(module: nn.Module, path: Path) -> list[Path]:
+    """Return the places of a field in the values for each layer, none where the config has no such values."""
+    holder: Any = getattr(module, "config", None)
+    for key in path[:-1]:
+        holder = getattr(holder, str(key), None)
+    try:
+        count = len(getattr(holder, PER_LAYER))
+    except (AttributeError, TypeError, ValueError):
+        return []
+    return [(*path[:-1], PER_LAYER, str(layer), path[-1]) for layer in range(count)]
+
+
 def value_at(config: Any, path: Path) -> Any:
     """Return the value at a path."""
     for key in path:

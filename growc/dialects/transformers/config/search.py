@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count, takewhile
 
-from growc.dialects.transformers.config.fields import Values, changed, spelled, value_at
+from growc.dialects.transformers.config.fields import Path, Values, changed, spelled, value_at
 from growc.dialects.transformers.config.near_misses import (
     Fields,
     Unsolved,
@@ -71,6 +71,9 @@ def solve(
     known = KnownSizes() if known is None else known
     trials = Trials(config, target, build, known, decided)
     outcome = _searched(trials)
+    if isinstance(outcome, Unsolved) and (fields := _fields_of_wrong_sizes(trials)):
+        by_layer = _searched(Trials(config, target, build, known, decided, by_layer=fields))
+        outcome = by_layer if isinstance(by_layer, Solved) else outcome
     if isinstance(outcome, Unsolved) and any(trial.refused for trial in trials.seen.values()):
         paired = _searched(Trials(config, target, build, known, decided, paired=True))
         outcome = paired if isinstance(paired, Solved) else outcome
@@ -82,6 +85,24 @@ def solve(
     before = {path: (None, trials.value(path)) for path in decided}
     asked = {path: free.fields.get(spelled(path), before[path])[1] for path in decided}
     return replace(outcome, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
+
+
+def _fields_of_wrong_sizes(trials: Trials) -> list[Path]:
+    """Return the fields that one planned size asks another value of than another does.
+
+    Such a field would need a value for each layer.
+    """
+    proposals = Proposals(trials)
+    if not (wrong := proposals.sizes.wrong(trials.start)):
+        return []
+    several = []
+    for path, moved in proposals.sized.items():
+        values = {
+            repr(v) for f, v in proposals.following(trials.start, proposals.sizes, path).items() if f in wrong
+        }
+        if len(values) > 1 and moved & wrong:
+            several.append(path)
+    return several
 
 
 def _searched(trials: Trials) -> Solved | Unsolved:

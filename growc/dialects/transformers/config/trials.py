@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +21,7 @@ from growc.dialects.transformers.config.fields import (
     changed,
     complete,
     fields,
+    fields_by_layer,
     leaves,
     scaled,
     value_at,
@@ -167,6 +168,7 @@ class Trials:
     leaves: its numbers that may change, and None for each field that the class asks for and does not find.
     wanted: the planned sizes. decided: values that the caller decides. start: the source with these.
     paired: any other number may change with one that the class refuses alone.
+    by_layer: fields that may have a value of their own in each layer (`per_layer_config` of transformers).
     proposed: trials that sizes and logs suggest, in order.
     common: for a proposed trial, the overlap of its origin's log with the planned one.
     """
@@ -179,6 +181,7 @@ class Trials:
         known: KnownSizes | None = None,
         decided: Values | None = None,
         paired: bool = False,
+        by_layer: Collection[Path] = (),
     ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, paired
         self.known = KnownSizes() if known is None else known
@@ -187,6 +190,10 @@ class Trials:
         self.config = complete(module, self.given)
         self.leaves = dict(leaves(self.config))
         self.leaves |= {path: None for path in asked.paths(module) if path not in self.leaves}
+        for path in by_layer:
+            own = fields_by_layer(module, path)
+            taken = own and self._tried({own[0]: scaled(self.leaves[path], 2)}, logged=False).shapes
+            self.leaves |= {place: self.leaves[path] for place in own if taken and place not in self.leaves}
         self.wanted = target.features
         self.seen: dict[str, Trial] = {}
         self.proposed: list[Trial] = []
