@@ -142,7 +142,7 @@ def _fed(tokens: Sequence[Token], start: str) -> tuple[InteractiveParser, int, A
     parser, tree = grammar().parse_interactive(start=start), None
     for number, token in enumerate(tokens):
         try:
-            tree = parser.feed_token(_in_place(token, parser, tokens[number + 1 :]))
+            tree = parser.feed_token(_in_place(token, parser, tokens[number + 1 : number + 2]))
         except UnexpectedToken:  # the parser's state has changed, so start again
             return _fed(tokens[:number], start)[0], number, None
     return parser, len(tokens), tree
@@ -152,7 +152,7 @@ def _in_place(token: Token, parser: InteractiveParser, behind: Sequence[Token]) 
     """The token as it is read at its place: a word of a later version is a name wherever a name may be.
 
     A `let` of version 1 may have this name. A word directly before an expression stays a word, since no name
-    can precede an expression.
+    can precede an expression. behind: the next token, if there is one.
     """
     if token.type not in later_words():
         return token

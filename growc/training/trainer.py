@@ -97,21 +97,14 @@ class Inheriting(Base):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, object]:
-        """Return the combined loss in training, and the model's own loss in evaluation.
-
-        Raises ValueError if labels are smoothed, or if another loss is given.
-        """
+        """Return the combined loss, or the model's own in evaluation. Raises ValueError for other losses."""
         if not model.training:
             return super().compute_loss(model, _without(inputs, PLACES), return_outputs, num_items_in_batch)
         if self.label_smoother is not None or self.compute_loss_func is not None:
-            raise ValueError(
-                "labels are smoothed, or another loss is given: neither is in that of the teachers"
-            )
-        settings, labels, outputs = (
-            self.inheritance,
-            inputs["labels"],
-            model(**_without(inputs, "labels", PLACES)),
-        )
+            message = "labels are smoothed, or another loss is given: neither is in that of the teachers"
+            raise ValueError(message)
+        settings, labels = self.inheritance, inputs["labels"]
+        outputs = model(**_without(inputs, "labels", PLACES))
         if settings.shifted:
             labels = functional.pad(labels[..., 1:], (0, 1), value=IGNORED)
         rate = inheritance_rate(self.state.global_step, self.state.max_steps, settings.decay)
