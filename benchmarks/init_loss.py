@@ -33,7 +33,7 @@ from train_tiny_gpt import validation_windows  # noqa: E402
 from growc import api, grammar  # noqa: E402
 from growc.errors.diagnostic import GrowError  # noqa: E402
 from growc.recipe.expression import Int  # noqa: E402
-from growc.recipe.syntax_tree import Blank, Comment, Expect, Item, Scoped, Seed, Widen  # noqa: E402
+from growc.recipe.syntax_tree import Blank, Comment, Expect, Item, Option, Scoped, Widen  # noqa: E402
 
 MODELS = {"tiny-gpt-64": 64, "tiny-gpt": 128, "tiny-bert": 24, "tiny-llama": 96}
 """Trained models, and the length of the windows that each is judged on."""
@@ -90,9 +90,9 @@ def seeded(text: str, seed: int) -> tuple[str, bool]:
             if isinstance(item, Scoped):
                 found.append(replace(item, body=tuple(changed(item.body))))
             elif isinstance(item, Widen):
-                others = tuple(o for o in item.options if not isinstance(o, Seed))
+                others = tuple(o for o in item.options if o.name != "seed")
                 draws |= item.fill.name in DRAWN or "noise" in text or "split random" in text
-                found.append(replace(item, options=(*others, Seed(Int(100 * seed + place)))))
+                found.append(replace(item, options=(*others, Option("seed", expr=Int(100 * seed + place)))))
             elif not isinstance(item, Expect | Comment | Blank):
                 found.append(item)
         return found

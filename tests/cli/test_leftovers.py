@@ -19,7 +19,7 @@ from growc import api
 from growc.dialects.onnx.files.load import load
 from growc.errors.diagnostic import GrowError
 from growc.files.commit import own_data, record_path
-from growc.system import draft_folder as workshops
+from growc.system import workshop as workshops
 from growc.system.workshop import BESIDE, OWNER, SCRATCH, alone, clean, draft_folder
 
 FIRST, SECOND = (f'widen axis 1 of "up" to {size} with neighbor copy' for size in (96, 112))
@@ -149,8 +149,8 @@ def test_a_list_of_renames_names_nothing_elsewhere(tmp_path: Path) -> None:
 def test_a_second_run_for_a_target_says_who_makes_it(tmp_path: Path) -> None:
     script = f"""
 import pathlib, sys
-from growc.system.workshop import workshop
-with workshop(pathlib.Path({str(tmp_path / "o.onnx")!r})):
+from growc.system.workshop import draft_folder
+with draft_folder(pathlib.Path({str(tmp_path / "o.onnx")!r})):
     print("here", flush=True)
     sys.stdin.read()
 """
@@ -183,10 +183,10 @@ def test_what_cannot_be_removed_now_is_removed_by_the_next_run(
 WAITS = """
 import os, pathlib, signal, sys, threading
 from growc.system.interrupts import Command, Interrupted, interruptible
-from growc.system.workshop import workshop
+from growc.system.workshop import draft_folder
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
 try:
-    with interruptible(Command()), workshop(pathlib.Path(sys.argv[1])):
+    with interruptible(Command()), draft_folder(pathlib.Path(sys.argv[1])):
         print("made")
 except Interrupted:
     print("interrupted")

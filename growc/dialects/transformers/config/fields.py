@@ -73,7 +73,7 @@ PER_LAYER = "per_layer_config"
 
 def fields_by_layer(module: nn.Module, path: Path) -> list[Path]:
     """Return the places of a field in the values for each layer, none where the config has no such values."""
-    holder: Any = getattr(module, "config", None)
+    holder: object = getattr(module, "config", None)
     for key in path[:-1]:
         holder = getattr(holder, str(key), None)
     try:
