@@ -1,10 +1,10 @@
-"""What growc can do to the models of a zoo: every model × flavour × recipe, written, run and judged.
+"""Measure what growc can do to the models of a zoo: every model × flavour × recipe, written, run and judged.
 
     python benchmarks/coverage.py [ZOO] [--only MODEL,…] [--flavour FLAVOUR,…] [--recipe NAME,…] [--jobs N]
 
 ZOO is a folder of `NAME.FLAVOUR[.anon].onnx` with `NAME.inputs.npz` and `zoo.json`, as tests/zoo/build.py
-writes it. What has been measured with this compiler and this file is kept in build/coverage and not measured
-again; docs/coverage.md is written when nothing was left out.
+writes it. Results of this compiler and these benchmarks are kept in build/coverage and not measured again;
+ docs/coverage.md is written when nothing was left out.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ FAULTS = 4
 
 @dataclass
 class Case:
-    """What became of one recipe.
+    """The outcome of one recipe.
 
     status: `exact`, `gap`, `refused`, `wrong` (claimed exact, and off by more than TOLERANCE), `false claim`
         (claimed exact, and off by more than the model's own rounding allows), `unseen` (exact, but no planted

@@ -13,7 +13,7 @@ Records = Mapping[tuple[str, str], Record]
 Entries = Mapping[str, Record]
 
 ANSWERS = ("gap", "refused")
-"""What may have a reason; every other status that is not `exact` is a defect as it stands."""
+"""Statuses that may have a reason; every other status that is not `exact` is a defect as it stands."""
 
 HEAD = """# Coverage
 

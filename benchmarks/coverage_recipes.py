@@ -1,4 +1,4 @@
-"""What coverage asks of a model: the recipes, of whom each is asked, and what has been judged by hand."""
+"""The recipes of coverage, the models that each is asked of, and the cases that were judged by hand."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ JUDGEMENTS = (
 
 
 def judged(model: str, flavour: str, recipe: str) -> Judgement | None:
-    """What is known of a case that is not exact; what is not known is not implemented."""
+    """The judgement on a case that is not exact; a case without one is not implemented."""
     base = flavour.removesuffix(".anon")
     known = (j for j in JUDGEMENTS if j.model == model and recipe in j.recipes)
     return next((j for j in known if not j.flavours or base in j.flavours), None)

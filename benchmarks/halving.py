@@ -1,4 +1,4 @@
-"""What becomes of a zoo when its models shrink: halved, sorted, and rid of planted dead units.
+"""Shrink the models of a zoo and judge them: halved, sorted, and rid of planted dead units.
 
     python benchmarks/halving.py ZOO [--only MODEL,…] [--flavour FLAVOUR,…] [--kind KIND,…] [-o FILE]
 
@@ -141,7 +141,7 @@ def measured(path: Path, facts: Mapping[str, Any], kinds: Sequence[str]) -> dict
         grouped = roles.get("kv_heads") != roles.get("heads")
         if any(role not in roles for role in trial.roles) or ("kv_heads" in trial.roles and not grouped):
             continue
-        if trial.kind == "dead" and c.graph.states:  # what is fed of a cache stands in the source's order
+        if trial.kind == "dead" and c.graph.states:  # feeds of a cache are in the source's order
             continue
         if trial.kind == "halved" and any(a.size % 2 for role in trial.roles for a in roles[role]):
             continue

@@ -134,7 +134,7 @@ def main() -> None:
             path = Path(folder) / f"deep{layers}.onnx"
             onnx.save(Transformer().model(layers), path)
             if not columns:
-                measure(path, options.recipe)  # what is imported and cached on first use
+                measure(path, options.recipe)  # the first use imports and fills caches
             columns.append(measure(path, options.recipe))
     print(f"{'':20}" + "".join(f"{layers:>6} layers" for layers in options.layers))
     for name, first in columns[0].items():

@@ -1,4 +1,4 @@
-"""What weight subcloning costs right after surgery, before any training: the yardstick of `subclone`.
+"""The cost of weight subcloning right after surgery, before any training: the yardstick of `subclone`.
 
     python benchmarks/subclone.py [--models DIR] [--seeds 1,2,3] [--steps 1500] [--windows 4] [--out docs]
 

@@ -1,4 +1,4 @@
-"""What scripts share that run something in full: a file of what was found, signals, a process's memory."""
+"""Helpers of scripts that run something in full: a file of results, signals, a process's memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Record:
-    """What was found, by name, with revision and date; what the file has of other names stays."""
+    """A file of results by name, with revision and date; results of other names stay."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

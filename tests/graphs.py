@@ -24,7 +24,7 @@ m (float[N, 64] x) => (float[N, 6] y)
 
 
 def save(path: Path, graph: str, *, opset: int = 17, external: bool = False, **weights: Any) -> Path:
-    """Save a graph. What stands in `<float[4, 8] w, …>` behind its outputs is a weight, drawn from N(0, 1).
+    """Save a graph. Values in `<float[4, 8] w, …>` behind its outputs are weights, drawn from N(0, 1).
 
     Keywords are values of weights.
     """

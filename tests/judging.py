@@ -16,12 +16,12 @@ from growc.plans.plan import Certificate
 
 Arrays = list[NDArray[Any]]
 SYMBOLS = (2, 3)
-"""What every symbolic dimension is, in turn."""
+"""The sizes of every symbolic dimension, in turn."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was claimed of a recipe on a model, and the largest relative difference that onnxruntime finds."""
+    """The certificate of a recipe on a model, and the largest relative difference that onnxruntime finds."""
 
     certificate: Certificate
     difference: float
@@ -78,7 +78,7 @@ def draw(model: Path, size: int) -> dict[str, NDArray[Any]]:
 
 
 def run(model: Path, feeds: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What onnxruntime computes, without its optimisations."""
+    """The outputs of a model by onnxruntime without its optimisations."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

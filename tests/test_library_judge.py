@@ -25,7 +25,7 @@ FEEDS = subjects.images(8)
 
 
 def first(module: nn.Module, feeds: subjects.Feeds, text: str) -> measure.Outcome:
-    """What became of a statement, without what a training has beside the weights."""
+    """The outcome of a statement, without those of an optimizer's state."""
     return next(measure.outcomes(module, feeds, text))
 
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml says about the tree is what the tree is."""
+"""pyproject.toml agrees with the tree."""
 
 from __future__ import annotations
 

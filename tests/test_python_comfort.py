@@ -22,7 +22,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def printed(capsys, *words):
-    """What the command line prints."""
+    """The output of the command line."""
     capsys.readouterr()
     main(list(map(str, words)))
     return capsys.readouterr().out

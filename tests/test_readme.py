@@ -1,4 +1,4 @@
-"""What the pages show is what happens: commands, plans, links, and the recipe in four lines."""
+"""The pages show what happens: commands, plans, links, and the recipe in four lines."""
 
 from __future__ import annotations
 

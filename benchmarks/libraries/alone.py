@@ -15,7 +15,7 @@ from typing import Any
 SLOWER = 8
 """So many times as long as its seconds of CPU may a process take, beside others."""
 OVER = getattr(signal, "SIGXCPU", 24)
-"""What ends a process that took its seconds."""
+"""The signal that ends a process that has used up its seconds."""
 
 
 def alone(
@@ -24,7 +24,7 @@ def alone(
     limit: float,
     failed: Callable[[str], dict[str, Any]],
 ) -> dict[str, Any]:
-    """What `work` sends through the pipe that is its last argument; else `failed` of why there is nothing.
+    """Return what `work` sends through the pipe, its last argument; else `failed` of why there is nothing.
 
     limit: seconds of CPU, where the system counts them.
     """

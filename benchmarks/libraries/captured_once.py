@@ -1,6 +1,6 @@
 """One capture for all statements that are asked of a model: torch.export takes most of the time.
 
-What growc makes of a capture is its own each time, and the judge compares that with the model itself.
+growc makes a new result of the capture each time, and the judge compares it with the model itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of one model's checkpoint directory under every statement that is asked of it.
+"""Outcomes on one model's checkpoint directory, under every statement that is asked of it.
 
 The class saves it, growc grows it, and the class loads the result: its config and its file names included.
 growc is given inputs where it asks for them.
@@ -47,7 +47,7 @@ def measured_directory(subject: Subject) -> dict[str, Any]:
 
 
 def directory_outcomes(module: nn.Module, feeds: Feeds, source: Path, text: str) -> Iterator[Outcome]:
-    """What became of one statement, and of the LoRA adapter that lies beside the checkpoint."""
+    """The outcome of one statement, and of the LoRA adapter that lies beside the checkpoint."""
     source = source.with_name("adapted") if is_widened(text) else source
     target, inputs = source.with_name("grown"), source.with_name("inputs.npz")
 

@@ -1,4 +1,4 @@
-"""What becomes of one model's ONNX file, by either exporter of torch, under every statement asked of it."""
+"""Outcomes on one model's ONNX file, by either exporter of torch, under every statement asked of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def measured_export(subject: Subject, dynamo: bool) -> dict[str, Any]:
 
 
 def exported_outcomes(feeds: Feeds, source: Path, text: str) -> Iterator[Outcome]:
-    """What became of one statement."""
+    """The outcome of one statement."""
     target = source.with_name("grown.onnx")
 
     def compare(done: growc.Applied) -> float | None:

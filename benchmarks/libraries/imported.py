@@ -1,4 +1,4 @@
-"""What every process imports: the one that they are forked from does it once."""
+"""Imports of every process: the process that all are forked from does them once."""
 
 from importlib import import_module
 

@@ -1,8 +1,8 @@
 """Whether a grown module is right: growc's own verification has no part in it.
 
-A model's weights, norms and running statistics are drawn off their start. What is said to be equal is run
-beside the source; what has dropped units is run beside the source with those units at zero, and norms that
-take their statistics over the units that stay.
+A model's weights, norms and running statistics are drawn off their start. A result that should be equal is
+run beside the source. A result that has dropped units is run beside the source with those units at zero, and
+norms that take their statistics over the units that stay.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm
 
 
 def _over_units(module: nn.Module, rows: Tensor, x: Tensor, *rest: Any) -> Any:
-    """What a module with a gain for each unit, a norm of its own kind, makes of the units that stay, of those
-    of a gate too.
+    """The output of a module with a gain for each unit, a norm of its own kind, over the units that stay,
+    those of a gate too.
     """
     gain = module._parameters["weight"]
     if gain is None or x.shape[-1] != len(gain):

@@ -1,4 +1,4 @@
-"""What becomes of one model under every statement that is asked of it."""
+"""Outcomes on one model, under every statement that is asked of it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ RUNS = "runs"
 
 
 class UnsoundError(Exception):
-    """What was written does not load as what it is said to be."""
+    """A written result does not load as what it is said to be."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one case. said: gaps of the certificate, or the refusal; fixed: spaces that stay."""
+    """The outcome of one case. said: gaps of the certificate, or the refusal; fixed: spaces that stay."""
 
     status: str
     said: str = ""
@@ -46,11 +46,11 @@ class Outcome:
     named: bool = True
     """Whether a refusal names a node or a place."""
     beside: str = ""
-    """What a training has beside the weights, if that is meant."""
+    """The part of a training beside the weights that the outcome is about, if it is: a suffix of the case."""
 
 
 def statements(axis: str) -> dict[str, str]:
-    """What is asked on an axis."""
+    """The statements that are asked on an axis, by case."""
     return {
         f"{axis} ×2": f"widen {axis} to 2 * {axis} with neighbor copy",
         f"{axis} /2": f"subclone {axis} to {axis} / 2 by magnitude unscaled",
@@ -111,7 +111,7 @@ def report(
 
 
 def outcomes(module: nn.Module, feeds: Feeds, text: str) -> Iterator[Outcome]:
-    """What became of one statement, and of the state of an optimizer."""
+    """The outcome of one statement, and of the state of an optimizer."""
 
     @cache
     def made() -> Any:
@@ -130,7 +130,7 @@ def is_widened(text: str) -> bool:
 
 
 def judged(text: str, grow: Callable[[], Any], compare: Callable[[Any], float | None]) -> Outcome:
-    """What became of one statement. grow: what has the plan; compare: how far that is off, if it is known."""
+    """The outcome of one statement. grow: makes the result; compare: how far that is off, None if unknown."""
     start = time.process_time()
     try:
         made = grow()
@@ -169,11 +169,11 @@ def distance(module: nn.Module, made: Any, feeds: Feeds, plan: Plan | None = Non
 
 
 GIVES: dict[tuple[int, int], tuple[nn.Module, judge.Feed, list[Tensor]]] = {}
-"""What a source gives in float64 for a feed, with both, so that nothing else has their ids."""
+"""Outputs of a source in float64 for a feed, kept with both so that nothing else has their ids."""
 
 
 def _of_both(module: nn.Module, made: nn.Module, feed: judge.Feed) -> list[list[Tensor]]:
-    """What the source and the result give."""
+    """The outputs of the source and of the result."""
     key = id(module), id(feed)
     if key in GIVES:
         *_, wanted = GIVES[key]

@@ -1,7 +1,7 @@
 """Classes of transformers that came in 2026, each with a small config: subjects of their own.
 
-Where a text config within another has a causal language model of its own, both are subjects. What is there
-for tokens and images alone is left out, and eurobert, of which growc's own tests have a model.
+Where a text config within another has a causal language model of its own, both are subjects. Classes
+for tokens and images alone are left out, and eurobert, of which growc's own tests have a model.
 """
 
 from __future__ import annotations

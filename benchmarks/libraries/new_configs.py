@@ -76,7 +76,7 @@ def small(kind: type, given: Mapping[str, Any]) -> Any:
 
 
 def _default(kind: type, given: Mapping[str, Any]) -> Any:
-    """What a class has by default, or where that is not sound, with what is given."""
+    """The default config of a class, or where that is not sound, the config of the given fields."""
     try:
         return kind()
     except StrictDataclassError:

@@ -38,7 +38,7 @@ class Same:
 
 @dataclass(frozen=True)
 class Made:
-    """What a call makes, of options that may be made as well. maker: `module:name`."""
+    """A call to be made later; its options may be such calls too. maker: `module:name`."""
 
     maker: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Row:
     prepare: Callable[[], None] | None = None
 
     def subject(self) -> Subject:
-        """What is measured; nothing is made yet."""
+        """The subject that is measured; nothing is made yet."""
         return Subject(self.library, self.name, self.family, partial(_make, self), self.axes)
 
 

@@ -1,9 +1,9 @@
-"""What Torch-Pruning makes of torchvision's models: half of the channels, by magnitude, as its README prunes.
+"""Prune torchvision's models by Torch-Pruning: half of the channels, by magnitude, as its README does.
 
     python benchmarks/libraries/pruning.py [NAME…] [--json FILE]
 
 Each model is pruned in a process of its own; what the file has already is not run again, unless it is named.
-What comes out is run, and compared with the source whose dropped channels are at zero.
+The result is run, and compared with the source whose dropped channels are at zero.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def kept(source: nn.Module, made: nn.Module) -> dict[str, dict[int, np.ndarray]]
 
 
 def pruned(source: nn.Module, feed: judge.Feed, package: str) -> dict[str, Any]:
-    """What became of one model."""
+    """The outcome on one model."""
     before = [t.shape for t in judge.outputs(source, feed)]
     made = copy.deepcopy(source)
     number(made)

@@ -91,7 +91,7 @@ def fed(module: nn.Module, frames: int = 0) -> Feeds | None:
     key = next(iter(inspect.signature(module.forward).parameters))
     for side in PIXELS:
         first, second = (feed["x"] for feed in images(side, frames))
-        with suppress(Exception), torch.no_grad():  # whatever it raises, it does not take them
+        with suppress(Exception), torch.no_grad():  # a module that raises does not take them
             module.eval()(first)
             return {key: first}, {key: second}
     return None

@@ -109,7 +109,7 @@ def agreement(lines: Sequence[Line]) -> Iterator[str]:
 
 
 def paper_saves(row: Row) -> float:
-    """What the paper of a row saves, in percent; 0 where it gives no single number."""
+    """The saving that the paper of a row reports, in percent; 0 where it gives no single number."""
     return float(row.paper) if row.paper.replace(".", "").isdigit() else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What a row begins with: a new model, its source, or what growc makes of its source."""
+"""The initial model of a row: a new model, its source, or growc's result from its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step of a row minimises, and what that costs. The pieces of training are growc's own."""
+"""The loss that a step of a row minimises, and its operations. The pieces of training are growc's own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Objective(Protocol):
         ...
 
     def state_dict(self) -> dict[str, Any]:
-        """What a run that goes on needs."""
+        """The state that a run needs to go on."""
         ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the runs of a table say: losses where branches end, and at which cost scratch's loss is reached.
+"""Numbers of a table's runs: losses where branches end, and at which cost scratch's loss is reached.
 
 Pure functions of records. README.md states the rules; they were written before anything ran.
 """

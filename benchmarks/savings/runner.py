@@ -96,7 +96,7 @@ class Runner:
             write_tensors(self.grown(row, seed), {"weights": model.state_dict(), "eps": eps})
 
     def objective(self, row: Row, seed: int, model: torch.nn.Module) -> Objective:
-        """What a run minimises."""
+        """The objective that a run minimises."""
         if isinstance(row.training, TwoStage):
             example, _ = self.table.task.training(seed, 0)
             return Staged(model, row.shape, row.training, self.table.steps, example[:2].to(self.device))
@@ -109,7 +109,7 @@ class Runner:
         return Plain(model, row.shape)
 
     def facts(self, row: Row, seed: int, rate: float) -> dict[str, Any]:
-        """What a record says of a run beside its losses."""
+        """The facts that a record has of a run beside its losses."""
         size = sum(p.numel() for p in model_of(row.shape, 0).parameters())
         task = self.table.task
         step = step_flops(row.shape) * task.batch

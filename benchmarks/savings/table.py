@@ -76,7 +76,7 @@ def ended_runs(table: Table, places: Places) -> int:
 
 
 def said(table: Table, places: Places) -> str:
-    """What a table says, and how far it is."""
+    """The summary of a table: its message, and how many of its runs have ended."""
     order, lines = table.order(), lines_of(table, places)
     ended = ended_runs(table, places)
     open_ended = "" if ended == len(order) else " The table is not complete, and what it says may change."

@@ -161,7 +161,7 @@ PAPERS = {
     "one layer": "about 80",
     "by importance": "75",
 }
-"""What papers save of scratch's operations, in percent, on their models (BERT, GPT-2, LLaMA)."""
+"""Savings of scratch's operations that papers report, in percent, on their models (BERT, GPT-2, LLaMA)."""
 
 SCRATCH_RATES = (1.5e-3, 3e-3, 6e-3, 1.2e-2)
 GROWTH_RATES = (3.75e-4, 7.5e-4, 1.5e-3, 3e-3)

@@ -96,7 +96,7 @@ class Run:
         self.record["curve"].append([self.at, self.flops, loss])
 
     def _live(self) -> dict[str, Any]:
-        """What training has changed."""
+        """The state that training has changed."""
         return {
             "at": self.at,
             "flops": self.flops,

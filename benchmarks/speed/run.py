@@ -179,8 +179,9 @@ def copies(out: Path, result: Path) -> dict[str, float]:
 
 
 def measured(case: str, models: Path, peers: str, runs: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each contender of a case, with its medians and all of its runs. What one wrote is gone when another
-    begins: files of all of them together may be more than memory caches.
+    """Each contender of a case, with its medians and all of its runs.
+
+    The files of one are removed before another begins: all of them together may be more than memory caches.
     """
     with tempfile.TemporaryDirectory(dir=models) as name:
         out = Path(name)
@@ -202,7 +203,7 @@ def measured(case: str, models: Path, peers: str, runs: int) -> Iterator[tuple[s
 
 
 def machine() -> dict[str, Any]:
-    """What was measured on."""
+    """The machine that was measured on."""
     cpu = Path("/proc/cpuinfo")
     lines = cpu.read_text().splitlines() if cpu.exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")

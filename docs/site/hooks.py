@@ -1,4 +1,4 @@
-"""What the documentation shows of the rest of the repository, as pages of the site.
+"""Hooks that show the rest of the repository in the documentation, as pages of the site.
 
 Files that a page links to, or names in backticks, become pages under `repository/`, so that every rule leads
 to its code. A recipe's page has its text and its plan. mkdocs calls the functions that begin with `on`.

@@ -1,4 +1,4 @@
-"""What is computed block by block, against the reference that computes tensors as wholes: bit for bit."""
+"""Execution block by block, against the reference that computes tensors as wholes: bit for bit."""
 
 from __future__ import annotations
 

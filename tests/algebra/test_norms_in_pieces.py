@@ -48,7 +48,7 @@ def captured(body: str, opset: int = 18) -> Graph:
 
 
 def values(body: str, name: str, opset: int = 18) -> NDArray[np.float32]:
-    """What onnxruntime computes for one value of the model."""
+    """One value of the model, as onnxruntime computes it."""
     proto = model(body, opset)
     del proto.graph.output[:]
     proto.graph.output.append(onnx.helper.make_empty_tensor_value_info(name))

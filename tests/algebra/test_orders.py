@@ -18,7 +18,7 @@ from growc.recipe.words import FILE
 
 
 def arranged(text: str, count: int, scores: list[float] | None = None) -> list[int]:
-    """What a statement makes of `count` layers."""
+    """The arrangement that a statement makes of `count` layers."""
     (statement,) = parse(Source("r.grow", text)).body
     assert isinstance(statement, rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop)
 

@@ -55,7 +55,7 @@ def by_magnitude(axes: str) -> str:
 
 
 def on_zoo(name: str, folder: Path) -> dict[str, Any]:
-    """What the budget comes to on a model of the zoo."""
+    """The sizes that the budget comes to on a model of the zoo, or the refusal."""
     model = folder / f"{name}.torchscript.onnx"
     started = time.process_time()
     try:
@@ -76,7 +76,7 @@ def on_zoo(name: str, folder: Path) -> dict[str, Any]:
 
 
 def held_out(model: Path, recipe: str, folder: Path, data: Path) -> dict[str, Any]:
-    """What a recipe costs on held-out samples."""
+    """The cost of a recipe on held-out samples."""
     done = growc.apply(recipe, model, folder / "small.onnx", inputs=data, force=True)
     found = done.calibration
     assert found is not None

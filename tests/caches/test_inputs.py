@@ -1,4 +1,4 @@
-"""What is fed decides the sizes of an input, unless an output carries it on; all else may grow."""
+"""The feed decides the sizes of an input, unless an output carries that input on; all else may grow."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What becomes of the checkpoint directory of every transformers model of the zoo, and of more: a table.
+"""Grow the checkpoint directory of every transformers model of the zoo, and of more: a table of outcomes.
 
     python tests/checkpoint/sweep.py [NAME…] [--recipe RECIPE] [--json FILE] [--page FILE]
 
-What the file has already is not run again; the page is written from it. A directory is saved by its class,
-grown, and loaded by `from_pretrained`; source and result run on the zoo's inputs. growc's own verification
-has no part in it.
+Cases that the file has already are not run again; the page is written from it. A directory is saved by its
+class, grown, and loaded by `from_pretrained`; source and result run on the zoo's inputs. growc's own
+verification has no part in it.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ RECIPES: Mapping[str, Callable[[Facts], Iterator[str]]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one case. difference: from the source or the planned program, relative."""
+    """The outcome of one case. difference: from the source or the planned program, relative."""
 
     status: str
     said: str = ""
@@ -159,9 +159,12 @@ def difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
 
 
 def planned(name: str, text: str, source: nn.Module) -> list[Tensor]:
-    """What the planned program gives, without a class; one that goes step by step is one for each length."""
+    """The outputs of the planned program, without a class.
+
+    A program that goes step by step is one for each length.
+    """
     model: Built = build(name)
-    model.module.load_state_dict(source.state_dict())  # what the class computes is in no file
+    model.module.load_state_dict(source.state_dict())  # no file has the tensors that the class computes
 
     def grown(feed: Mapping[str, Any]) -> Any:
         return api.grow(model.module, text, dict(feed), check=False, keep_class=False)

@@ -194,7 +194,7 @@ def test_the_state_of_an_optimizer_is_carried_along(save, apply, tmp_path):
 
 
 def matrices(module):
-    """What Muon trains: the matrices inside of layers."""
+    """The parameters that Muon trains: the matrices inside of layers."""
     return [(n, p) for n, p in module.named_parameters() if p.ndim == 2 and ".h." in n]
 
 

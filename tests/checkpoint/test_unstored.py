@@ -1,4 +1,4 @@
-"""What a file lacks because the class computes it, and numbers that JSON has no way to write."""
+"""Tensors that a file lacks because the class computes them, and numbers that JSON cannot write."""
 
 from __future__ import annotations
 

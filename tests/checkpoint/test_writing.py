@@ -1,4 +1,4 @@
-"""What is written: the bytes that transformers itself writes, whole and nothing else."""
+"""The written files: the bytes that transformers itself writes, whole and nothing else."""
 
 from __future__ import annotations
 

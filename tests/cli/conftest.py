@@ -16,7 +16,7 @@ from growc.cli.main import main
 
 @dataclass(frozen=True)
 class Run:
-    """What a command printed, and its exit status."""
+    """The output of a command, and its exit status."""
 
     status: int
     out: str

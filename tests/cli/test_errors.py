@@ -1,6 +1,4 @@
-"""What a person is told about a model, a judgement or the system: golden/CODE-….txt, one at least for each
-code.
-"""
+"""Errors about a model, a judgement or the system, as text: golden/CODE-….txt, at least one for each code."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ BUGS = {"G900"}
 """Its message names a file; test_exit_status.py has it."""
 
 IN_PROGRAMS = {"G316", "G317", "G318", "G319", "G320", "G321", "G406"}
-"""What the command line does not come to: tests/torch has them."""
+"""Codes that the command line does not reach; tests/torch has them."""
 
 FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = Hardmax <axis = -1> (s1)")
 TAPPED = """

@@ -117,7 +117,7 @@ def test_colors_are_shown_where_they_are_asked_for(growc, choice, shown):
 
 
 def on_terminal(columns, *words, cwd):
-    """What a command shows on a terminal of so many columns, without colours."""
+    """The output of a command on a terminal of so many columns, without colours."""
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}

@@ -1,4 +1,4 @@
-"""What commands print: JSON as agreed, and text for people."""
+"""The output of commands: JSON as agreed, and text for people."""
 
 from __future__ import annotations
 

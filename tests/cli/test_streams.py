@@ -274,7 +274,7 @@ def test_a_bug_is_one_line_and_a_report(monkeypatch, capsys, tmp_path):
 
 
 def terminal(*arguments: object, cwd: Path) -> str:
-    """What a command shows on a terminal of 100 columns."""
+    """The output of a command on a terminal of 100 columns."""
     ours, theirs = pty.openpty()
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What `make cluster` runs: several processes on checkpoints of a size, killed ones, trainings, and plans.
+"""The cases of `make cluster`: several processes on checkpoints of a size, killed ones, trainings, and plans.
 
 Each case asserts what it is about, and is written down with what was measured.
 """
@@ -54,7 +54,7 @@ NODES = """SLURM_JOB_NUM_NODES=2 SLURM_JOB_ID=7 PROCESSES=1
 scontrol() { echo localhost; }
 srun() { "$@" & "$@" & wait -n && wait -n; }
 """
-"""What Slurm gives a job, as two agents on one machine."""
+"""Variables and commands that Slurm gives a job: two agents on one machine."""
 
 
 def started(command: list[Any], folder: Path, processes: int = 0, restarts: int = 0) -> subprocess.Popen[str]:
@@ -80,7 +80,7 @@ def started(command: list[Any], folder: Path, processes: int = 0, restarts: int 
 
 
 def ended(process: subprocess.Popen[str], *, well: bool = True) -> str:
-    """What a process has said, once it ended as it should."""
+    """Wait for a process to end as it should; return its output."""
     said, _ = process.communicate(timeout=1800)
     assert (process.returncode == 0) == well, said[-3000:]
     return said

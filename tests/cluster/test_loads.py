@@ -1,4 +1,4 @@
-"""What each process would read and write, told before."""
+"""The bytes that each process would read and write, as `plan` says them."""
 
 import json
 

@@ -91,7 +91,7 @@ def test_workers_are_one_or_more(checkpoint, capsys):
 
 
 def left(target, key, *, content="draft"):
-    """What a run leaves that fails, and is started anew."""
+    """The folder of drafts that a run leaves when it fails and is to be started anew."""
     found = []
 
     def run():

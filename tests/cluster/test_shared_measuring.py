@@ -57,7 +57,7 @@ def test_a_recipe_that_measures_makes_the_same_model(folder):
     told = []
     for workers in (1, 2):
         told.append(growc(folder, "apply", "trim.grow", "model", "-o", f"by{workers}", "--workers", workers))
-        (folder / "model.importance.npz").unlink()  # what was measured is kept
+        (folder / "model.importance.npz").unlink()  # a kept measurement would be used again
     one, two = ((folder / f"by{n}" / "model.safetensors").read_bytes() for n in (1, 2))
     assert one == two
     losses = [line for text in told for line in text.splitlines() if "loss" in line.lower()]

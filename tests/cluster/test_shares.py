@@ -80,7 +80,7 @@ def parts_of(made=None):
 
 
 def write(folder, size, *, ranks=None, made=None, changed=None):
-    """What so many processes write; of them only `ranks` run."""
+    """Write as one of `size` processes does, for each of `ranks`; without `ranks`, for all."""
     parts = parts_of(made)
     places = laid_out(folder, entries_of(parts), {"format": "pt"}, 900)
     job = WriteShare(lambda: parts if changed is None else changed(parts), places, folder / "notes")

@@ -257,7 +257,7 @@ def test_layers_with_computed_weights_are_stacked(tmp_path: Path, graph: str, ou
 
 
 def nodes(graph: onnx.GraphProto) -> Iterator[tuple[str, list[str], list[str]]]:
-    """What every node reads and gives, those of bodies too, and what bodies give out."""
+    """The operator, inputs and outputs of every node, nodes of bodies too, and the outputs of each graph."""
     for node in graph.node:
         yield node.op_type, list(node.input), list(node.output)
         for attribute in node.attribute:

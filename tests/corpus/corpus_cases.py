@@ -39,7 +39,7 @@ RECIPES: Mapping[str, tuple[tuple[str, ...], str]] = {
 """By name: the roles that a model must have, and the statements."""
 
 OF_CLASSES = ("double", "ffn", "deep", "short", "order", "arranged")
-"""Those that most configurations can say."""
+"""The recipes whose results most configurations can express."""
 
 FLAVOURS = ("dynamo", "torchscript", "dynamo23", "extended", "fused", "torchscript.anon")
 """Of the zoo's files. The first two get two recipes each."""

@@ -1,4 +1,4 @@
-"""What a recipe makes of a model, as digests: of every file that is written, and of the plan's JSON."""
+"""Digests of a recipe's result on a model: of every file that is written, and of the plan's JSON."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def of_module(module: nn.Module) -> dict[str, str]:
 
 
 def of_apply(recipe: str, model: Path, folder: Path, **options: Any) -> dict[str, str]:
-    """What `apply` writes for a file or a directory, or the text of its refusal."""
+    """The digests of what `apply` writes for a file or a directory, or the text of its refusal."""
     target = folder / "out" / ("result" if model.is_dir() else f"result{model.suffix}")
     target.parent.mkdir()
     return _refused_or(lambda: _applied(recipe, model, target, options))

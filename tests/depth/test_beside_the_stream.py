@@ -1,4 +1,4 @@
-"""What is added beside a normed stream, for queries and keys alone, stays in a layer that adds nothing."""
+"""Terms added beside a normed stream, for queries and keys alone, stay in a layer that adds nothing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_only_what_writes_into_the_stream_is_zero():
 
 
 def states(module: Placed, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
-    """What the last layer leaves."""
+    """The stream behind the last layer."""
     x = module.enter(inputs[0])
     for layer in module.layers:
         x = layer(x, module.places(inputs[1]))

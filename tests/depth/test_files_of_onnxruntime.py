@@ -1,4 +1,4 @@
-"""What onnxruntime's own tools make of a model goes deeper and shallower as the model does."""
+"""Files that onnxruntime's own tools make of a model go deeper and shallower as the model does."""
 
 from __future__ import annotations
 

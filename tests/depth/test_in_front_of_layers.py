@@ -1,4 +1,4 @@
-"""What stands in front of every layer, the first one too, belongs to the layer behind it."""
+"""Operators in front of every layer, the first one too, belong to the layer behind them."""
 
 from __future__ import annotations
 

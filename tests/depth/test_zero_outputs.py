@@ -1,4 +1,4 @@
-"""What becomes zero in a new layer that adds nothing: in bodies of If and Loop, and in constants of nodes."""
+"""Zeros of a new layer that adds nothing: in bodies of If and Loop, and in constants of nodes."""
 
 from __future__ import annotations
 

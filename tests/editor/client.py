@@ -101,12 +101,12 @@ class Client:
         self.tell("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
 
     def diagnostics(self, uri: str) -> list[dict[str, Any]]:
-        """What is wrong with a recipe as it is now."""
+        """The diagnostics of a recipe as it is now."""
         while self.published.get(uri, {}).get("version") != self.versions[uri]:
             self.hear()
         return self.published[uri]["diagnostics"]
 
     def at(self, method: str, uri: str, line: int, character: int) -> Any:
-        """What is asked of a place."""
+        """The answer to a request about a place."""
         place = {"line": line, "character": character}
         return self.ask(f"textDocument/{method}", {"textDocument": {"uri": uri}, "position": place})

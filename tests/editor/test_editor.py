@@ -43,7 +43,7 @@ def ends(diagnostic: dict[str, Any]) -> list[int]:
 
 
 def labels(client: Client, path: Path, text: str, place: str = "|") -> list[str]:
-    """What is offered at a `|` of a text."""
+    """The completions that are offered at a `|` of a text."""
     before, after = text.split(place)
     uri = client.open(path, before + after)
     line = before.count("\n")
@@ -294,7 +294,7 @@ def test_every_word_of_the_language_has_a_meaning():
 
 
 def awaited(client: Client, uri: str, line: int, character: int) -> str:
-    """What is told of an axis once its model is read."""
+    """The hover text of an axis once its model is read."""
     deadline = time.monotonic() + 60
     while "growc is reading" in (said := meaning(client, uri, line, character)):
         assert time.monotonic() < deadline
@@ -363,7 +363,7 @@ def test_definitions_of_names_and_includes_are_found(client, tmp_path):
     assert places(2, 7) is None
 
 
-# What goes wrong ------------------------------------------------------------------------------------------
+# Failures -----------------------------------------------------------------------------------------------
 
 
 def test_what_is_no_message_is_survived(client, tmp_path):

@@ -57,7 +57,7 @@ LLAMA = (
 
 
 Model = tuple[list[str], list[str], list[str]]
-"""What stands below the layers, in a layer, above the layers."""
+"""The weights below the layers, in a layer, and above the layers."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def expanded(weight: Weight, maps: Maps, value: Array | None = None) -> Array:
 
 
 def restored(weight: Weight, old: Weight, maps: Maps) -> Array:
-    """What the source had, from a grown weight: the first copy of what makes, the sum over what reads."""
+    """The source's weight from a grown one: the first copy of making units, the sum over reading ones."""
     w = weight.value.astype(np.float64)
     for number, axis in enumerate(old.axes):
         g = None if axis == "." else maps(axis[-1], old.layer)

@@ -297,7 +297,7 @@ def along(old: Weight, axis: int, maps: Maps) -> tuple[Array, Array]:
 
 
 def averaged(old: Weight, new: Weight, maps: Maps, size: int = 128) -> tuple[Array, Array]:
-    """What LEMON's average expansion of 96 units makes of a weight, and where that is left free."""
+    """A weight by LEMON's average expansion of 96 units, and where the expansion leaves it free."""
     w = expanded(old, maps)
     free = np.zeros(new.value.shape, bool)
     for number, axis in enumerate(old.axes):

@@ -35,7 +35,7 @@ class Steps:
             raise OSError(number, os.strerror(number))
 
     def hook(self, event: str, given: tuple[object, ...]) -> None:
-        """What Python calls before it does something."""
+        """The audit hook, which Python calls before each event."""
         if event in CHANGES or (event == "open" and _writes(given)):
             self.take()
 

@@ -122,12 +122,12 @@ class Bench:
         return count
 
     def wrong(self, at: int, fault: str) -> str:
-        """What is wrong after a fault at a step; nothing where all is as promised."""
+        """The error after a fault at a step; empty where all is as promised."""
         status = self.apply(1, at, fault)
         return self.judged(f"{fault} at {at}", status, ENDS.get(fault, (0, 3, 4)))
 
     def judged(self, condition: str, status: int, allowed: Sequence[int]) -> str:
-        """What is wrong with what a run under a condition left; nothing where all is as promised."""
+        """The error in the state that a run under a condition left; empty where all is as promised."""
         said = (self.folder / "said").read_text(errors="replace")[-300:]
         clean = [sys.executable, "-m", "growc", "clean", str(self.made)]
         subprocess.run(clean, env=self.environment, check=True, capture_output=True)

@@ -90,7 +90,7 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up(number: int) -> None:
 
 
 def test_the_import_of_an_extension_is_not_interrupted(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not Python may end the process at an exception, as nanobind does."""
+    """Code that is not Python may end the process at an exception, as nanobind does."""
     done = []
 
     def initialised(loader: ExtensionFileLoader, module: object) -> None:

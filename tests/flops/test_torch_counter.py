@@ -65,7 +65,7 @@ CLASSES: Mapping[str, tuple[Callable[[], Any], Mapping[str, tuple[int, ...]]]] =
 
 
 def by_torch(module: nn.Module, **inputs: Tensor) -> tuple[int, int]:
-    """What torch counts forward, and backward from the sum of all outputs, of products that are not fused."""
+    """torch's counts for unfused products: forward, and backward from the sum of all outputs."""
     forward, backward = (FlopCounterMode(display=False) for _ in range(2))
     with sdpa_kernel(SDPBackend.MATH):
         with forward:
@@ -81,7 +81,7 @@ def drawn(shape: tuple[int, ...]) -> Tensor:
 
 
 def counted(module: nn.Module, sizes: Mapping[str, tuple[int, ...]], **options: Any) -> tuple[int, int]:
-    """What growc counts."""
+    """growc's counts: forward and backward."""
     found = growc.flops(module, sizes=sizes, **options)
     assert found.uncounted == ()
     return found.total_forward, found.total_backward

@@ -57,7 +57,7 @@ INPUTS: dict[str, Callable[[int], np.ndarray]] = {
 
 
 def inputs(model: Path, past: int) -> dict[str, np.ndarray]:
-    """What a model is fed."""
+    """The arrays to feed a model."""
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     found = {i.name: INPUTS[i.name](past) for i in session.get_inputs() if i.name != "ids"}
     if any(i.name == "mask" and len(i.shape) == 1 for i in session.get_inputs()):

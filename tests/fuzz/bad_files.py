@@ -29,10 +29,10 @@ WIDEN = ["-e", "widen ffn to 24 with tail copy"]
 APPLY, INSPECT = ["apply", *WIDEN, "m.onnx"], ["inspect", "m.onnx"]
 
 WRONG_JSON = ("", "{", "[]", "null", "3", '"text"', "{}", "[" * 100_000, '{"a": ' * 50_000, "\ufeff{}", "NaN")
-"""What stands in the place of a JSON object."""
+"""Texts to put in the place of a JSON object."""
 
 WRONG_VALUES: tuple[Any, ...] = (None, -1, 0, 1e308, 10**30, "text", [], {}, [[]], {"a": []}, True)
-"""What stands in the place of any value in JSON."""
+"""Values to put in the place of any value in JSON."""
 
 
 def good(folder: Path) -> onnx.ModelProto:

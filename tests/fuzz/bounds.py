@@ -117,7 +117,7 @@ def _claimed(dims: list[int]) -> onnx.ModelProto:
 
 
 def _summed(node: onnx.NodeProto, **weights: Any) -> onnx.ModelProto:
-    """What a node makes as `c`, summed and added to the input."""
+    """A model that adds the sum of a node's output `c` to the input."""
     total = helper.make_node("ReduceSum", ["c"], ["t"], keepdims=0)
     return _model([node, total, helper.make_node("Add", ["x", "t"], ["y"])], weights)
 

@@ -23,7 +23,7 @@ WORDS: Mapping[str, Sequence[str]] = {
     "FLOAT": ("0.1", "1e-5", "0.0", "1e400", ".5"),
     "RELATION": ("==", "!=", "<", "<=", ">", ">="),
 }
-"""What stands for the terminals that are no fixed text."""
+"""Spellings of the terminals that are no fixed text."""
 
 
 @cache

@@ -45,7 +45,7 @@ SMALL = 4000
 
 @dataclass(frozen=True)
 class Case:
-    """What became of a seed. `said`: the first diagnostic, without names and numbers."""
+    """The outcome of a seed. `said`: the first diagnostic, without names and numbers."""
 
     kind: str
     seed: int

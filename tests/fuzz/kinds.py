@@ -40,7 +40,7 @@ IMPORTANCE = 'measure importance on "inputs.npz"\nsubclone ffn to ffn / 2 by imp
 
 @dataclass(frozen=True)
 class Stock:
-    """What is changed: good models by name, a folder with checkpoints, recipes, and models of the corpus."""
+    """Files to change: good models by name, a folder with checkpoints, recipes, and models of the corpus."""
 
     models: Mapping[str, bytes]
     checkpoints: Path
@@ -53,7 +53,7 @@ def stock(folder: Path) -> Stock:
     graphs = {"stream": STREAM, "mlp": MLP, "translator": TRANSLATOR, "up_down": UP_DOWN}
     models = {name: save(folder / f"{name}.onnx", graph).read_bytes() for name, graph in graphs.items()}
     bad_checkpoints.save_good(folder / "checkpoints")
-    with redirect_stdout(StringIO()):  # what it imports, children have then
+    with redirect_stdout(StringIO()):  # children inherit these imports
         main(["inspect", str(folder / "checkpoints/plain")])
     recipes = [path.read_bytes() for path in sorted(EXAMPLES.rglob("*.grow"))]
     recipes += [path.read_bytes() for path in sorted(CORPUS.glob("recipe*"))]

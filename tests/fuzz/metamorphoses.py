@@ -15,13 +15,13 @@ from growc.errors.diagnostic import GrowError
 from growc.plans.execute import execute
 
 Names = dict[str, str]
-"""What an initializer was called before, by its name now."""
+"""The former names of initializers, by their names now."""
 
 COMMUTATIVE = frozenset({"Add", "Mul"})
 
 
 def outcome(path: Path, text: str, names: Names) -> object:
-    """What becomes of each stored weight, by its name of old: a digest for each version; or why not."""
+    """Digests of each version of each stored weight, by its former name; or the codes of the refusal."""
     try:
         done = api.compile(api.recipe(text), path)
     except GrowError as refusal:

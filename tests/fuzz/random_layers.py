@@ -59,7 +59,7 @@ def _l2_norm(net: Net, x: Tensor, width: int, eps: float) -> Tensor:
 
 
 def _decoy(net: Net, x: Tensor, width: int, eps: float) -> Tensor:
-    """What looks like a norm and is none: the variance without its mean, or eps outside the root."""
+    """A look-alike that is no norm: the variance without its mean, or eps outside the root."""
     centred = net.node("Sub", x, _mean(net, x), dims=x.dims)
     if net.choices.chance(50):
         return _affine(net, _over_root(net, x, _square(net, centred), max(eps, 1e-2)), width, True)
@@ -264,7 +264,7 @@ def convolution(net: Net, x: Tensor, inner: int) -> Tensor:
 
 
 def mixing(net: Net, x: Tensor) -> Tensor:
-    """What mixes positions without attention: the mean, or a running sum."""
+    """Mix positions without attention: by the mean, or by a running sum."""
     width = x.dims[-1]
     assert isinstance(width, int)
     y = net.linear(x, width)

@@ -18,7 +18,7 @@ SIZES = (8, 6, 4, 12)
 
 @dataclass(frozen=True)
 class Style:
-    """What all blocks of one model have in common."""
+    """The style that all blocks of one model have in common."""
 
     place: str  # of the norms: pre, post, branch, sandwich, parallel, none
     norm: str

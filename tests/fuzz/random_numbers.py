@@ -177,7 +177,7 @@ def feeds(seed: int) -> list[dict[str, np.ndarray]]:
 
 
 def exposed(model: onnx.ModelProto) -> onnx.ModelProto:
-    """What computes the numbers, with every intermediate result as an output."""
+    """The nodes that compute the numbers, with every intermediate result as an output."""
     made = onnx.ModelProto()
     made.CopyFrom(model)
     del made.graph.node[-1]
@@ -196,7 +196,7 @@ def opened(model: bytes) -> onnxruntime.InferenceSession:
 
 
 def outputs(model: bytes, seed: int) -> list[np.ndarray | None]:
-    """What onnxruntime makes of each input; None where it refuses (numbers outside of the table)."""
+    """onnxruntime's output for each input; None where it refuses (numbers outside of the table)."""
     session = opened(model)
     found: list[np.ndarray | None] = []
     for feed in feeds(seed):

@@ -19,7 +19,7 @@ LIMIT = 20
 
 
 def wrong(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What is wrong with how growc ends on a case; nothing where it ends as it should."""
+    """The error in how growc ends on a case; empty where it ends as it should."""
     name, make = case
     folder.mkdir()
     os.chdir(folder)

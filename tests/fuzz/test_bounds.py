@@ -21,7 +21,7 @@ from growc.grammar import parse
 from growc.system.limits import LIMITS
 
 SECONDS, MEGABYTES = 30, 1024
-"""What a command may take on a machine that does much else: of time, three times what is promised."""
+"""Bounds on a machine that does much else: the seconds are three times those promised."""
 MEASURED = """
 import resource, subprocess, sys, time
 started = time.monotonic()
@@ -100,7 +100,7 @@ def over(name: str, good: Path, folder: Path) -> tuple[list[str], int]:
             read = ["--inputs", str(folder / "i.npz")]
             return ["apply", "-e", bounds.WIDEN, str(bounds.MODEL), *out, *read], 128 + 8 * 32
         case "constant_bytes":
-            return ["inspect", str(good / "plain")], 2 * 4 * 4  # what rotates keys, and that as it was
+            return ["inspect", str(good / "plain")], 2 * 4 * 4  # rotary frequencies, and their originals
     raise AssertionError(name)
 
 

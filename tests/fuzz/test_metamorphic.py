@@ -58,7 +58,7 @@ def unchanged(path: Path, recipes: list[str] | tuple[str, ...], seed: int) -> No
         onnx.save(other, written)
         for text in recipes:
             seen, expected = outcome(written, text, names), before[text]
-            if way in (parted, merged):  # what is stored once or twice has one name or two
+            if way in (parted, merged):  # a weight that is stored once or twice has one name or two
                 seen, expected = _regardless_of_names(seen), _regardless_of_names(expected)
             assert seen == expected, f"{way.__name__}: {text}"
 

@@ -1,4 +1,4 @@
-"""What is claimed of functions with poles is measured by onnxruntime, wherever the source is finite."""
+"""onnxruntime measures claims about functions with poles, wherever the source is finite."""
 
 from __future__ import annotations
 

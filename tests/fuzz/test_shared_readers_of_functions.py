@@ -1,4 +1,4 @@
-"""What is claimed of weights that read two functions of one stream is measured by onnxruntime."""
+"""onnxruntime measures claims about weights that read two functions of one stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What growc makes of one case, judged by onnxruntime alone."""
+"""Verdicts on growc's result for one case, by onnxruntime alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LENGTHS = ((2, 3), (1, 5), (3, 4), (1, 1), (2, 7))
 
 
 BAD = frozenset({"false exact", "broken", "crash"})
-"""What must never be."""
+"""Verdicts that must never occur."""
 
 
 @dataclass(frozen=True)

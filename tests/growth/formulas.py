@@ -1,4 +1,4 @@
-"""What docs/language.md says of every weight of a widened GPT-2, from the source's weights alone.
+"""Every weight of a widened GPT-2 as docs/language.md states it, from the source's weights alone.
 
 Written from the contract's tables, in numpy, without growc: only what is drawn at random (the sources of
 `uniform copy`, new entries) is left open, the first as an argument, the second as NaN in the result.

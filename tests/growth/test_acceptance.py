@@ -28,7 +28,7 @@ GPT2 = ("gpt2", "gpt2-default")
 BERT = ("bert", "bert-bare")
 LIMIT = 2e-5
 VISIBLE = 1e-3
-"""What is wrong on these models moves the outputs by more than this."""
+"""An error on these models moves the outputs by more than this."""
 
 HEADS = "widen heads to 4 * heads / 3 with uniform copy"
 FFN = "widen ffn to 4 * ffn / 3 with uniform copy"

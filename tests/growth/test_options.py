@@ -1,6 +1,6 @@
 """Shares, noise and weighted copies: what options add to a fill, read off the emitted weights.
 
-What an option draws is the difference to the same recipe without it; the sources of `uniform copy` are the
+An option's draw is the difference to the same recipe without it; the sources of `uniform copy` are the
 same in both, because they are drawn by themselves.
 """
 

@@ -44,7 +44,7 @@ def source() -> nn.Module:
 
 
 def without(source: nn.Module, kept: list[int]) -> Tensor:
-    """What the source gives with the values of all other heads at zero."""
+    """The source's output with the values of all other heads at zero."""
     gone = [head for head in range(HEADS) if head not in kept]
     with torch.no_grad():
         for held in (source.v.weight, source.v.bias):

@@ -1,4 +1,4 @@
-"""What several layers stretch, or fill part by part, is computed once and ties none of them to each other."""
+"""Numbers that several layers stretch, or fill part by part, are computed once and tie no layers together."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ def test_experts_that_are_no_copies_are_seen(tmp_path: Path) -> None:
 
 
 def test_any_router_is_right(tmp_path: Path) -> None:
-    """What scores experts that are equal decides nothing: the reason why it is exact."""
+    """A router of equal experts decides nothing: the reason why upcycling is exact."""
     source = stream(tmp_path / "m.onnx")
     c = api.compile(api.recipe(UPCYCLE), source)
     [k] = [k for k, w in enumerate(c.assembled.weights) if w.new]

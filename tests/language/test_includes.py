@@ -1,4 +1,4 @@
-"""What an include may lead to, and what is shown of it."""
+"""The files that an include may lead to, and the text of them that is shown."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ print(grammar.format(grammar.parse(Source("recipe", text))), len(tables().termin
 
 
 def read(folder: Path, *options: str) -> str:
-    """What a new process says of a recipe, and on standard error. `folder`: where its bytecode is kept."""
+    """Output and standard error of a process that reads a recipe. `folder`: where its bytecode is kept."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     command = [sys.executable, *options, "-c", READ]
     done = subprocess.run(
@@ -35,7 +35,7 @@ def kept(folder: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What a process says that finds no tables, and where it keeps them."""
+    """The output of a process that finds no tables, and the folder where it keeps them."""
     folder = tmp_path_factory.mktemp("bytecode")
     return read(folder), folder
 

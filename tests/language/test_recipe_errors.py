@@ -26,7 +26,7 @@ def read(path: Path) -> str:
 
 
 def mistakes(path: Path) -> GrowError:
-    """What is wrong with a golden recipe; a first line `#: NAME=EXPR …` stands for `-p`."""
+    """The errors of a golden recipe; a first line `#: NAME=EXPR …` stands for `-p`."""
     text = read(Path(path.name))
     given = re.match(r"#: (.*)", text)
     params = dict(item.split("=") for item in given[1].split()) if given else {}

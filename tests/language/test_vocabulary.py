@@ -1,4 +1,4 @@
-"""What tables of words say stands in the language and in its page."""
+"""The words of the tables stand in the language and in its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What writes into the stream of a layer: with it at zero, onnxruntime finds the layer to be the identity."""
+"""Writers into the stream of a layer: with them at zero, onnxruntime finds the layer to be the identity."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ FORMS = {
     "scores": (0, 1, 1, 2),
     "a second stream": (0, 1, 1, 2),
 }
-"""What layers hand on, with the kinds of four layers: the first reads its start twice, the last may hand on
-nothing."""
+"""The values that layers hand on, with the kinds of four layers: the first reads its start twice, the last
+may hand on nothing."""
 PAIRS, FIRST, SCORES, SECOND_STREAM = FORMS
 
 

@@ -60,7 +60,7 @@ CASES = [
     ("Exp(t)", 0, []),  # zeros do not stay
     ("Add(t, u)", 0, []),
 ]
-"""What is made of a table of rows, an axis of that, and where the rows along it stand."""
+"""A value computed from a table of rows, an axis of it, and where the rows along that axis come from."""
 
 
 @pytest.mark.parametrize("rows", [4, 1])
@@ -107,7 +107,7 @@ APART = [
     ("Softmax <axis = 0> (t)", 0, []),
     ("CumSum(t, place)", 0, []),
 ]
-"""What keeps rows apart, whatever it makes of zeros."""
+"""Values whose rows stay apart, even where zeros do not stay."""
 
 
 @pytest.mark.parametrize(("made", "axis", "wanted"), APART)

@@ -196,7 +196,7 @@ class OneNode:
     def growable(self) -> dict[str, Space]:
         """The space of every label that is not frozen and of every addressed axis, by name."""
         found = self.labelled(self.axes.instances[0])
-        for k, instance in enumerate(self.axes.instances[1:], 1):  # what a fused operator is made of
+        for k, instance in enumerate(self.axes.instances[1:], 1):  # the parts of a fused operator
             known = set(found.values())
             more = self.labelled(instance).items()
             found |= {f"{name}@{k}": space for name, space in more if space not in known}
@@ -222,7 +222,7 @@ class OneNode:
         return space.kind == "atom" and space.static and not space.unit and free
 
     def run(self, feeds: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        """What onnxruntime computes."""
+        """The outputs that onnxruntime computes."""
         return execute(self.proto, feeds)
 
 
@@ -257,7 +257,7 @@ def _unpacked(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the compiler says of one label that takes one map, where that is true of the result."""
+    """The compiler's claim about one label that takes one map, where the claim is true of the result."""
 
     gaps: tuple[str, ...] = ()
     refused: str = ""

@@ -1,7 +1,7 @@
 """Every row of the operator table, judged by onnxruntime on a model of one node.
 
-Each label of the row takes maps of several kinds. Whatever the compiler then claims of the node's results
-must be what onnxruntime computes, and what the row's treatment promises must be claimed.
+Each label of the row takes maps of several kinds. All that the compiler then claims of the node's results
+must be what onnxruntime computes, and all that the row's treatment promises must be claimed.
 """
 
 from __future__ import annotations

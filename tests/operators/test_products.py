@@ -1,4 +1,4 @@
-"""What operators multiply and sum, judged by onnxruntime: each product of two ones adds one to a result."""
+"""Products that operators sum, judged by onnxruntime: each product of two ones adds one to a result."""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ BY_LINE: dict[Trait, Callable[[Line], bool]] = {
         Counter(names_of(o)) == Counter(names_of(line.outputs[0])) for o in line.inputs
     ),
 }
-"""What the line of an operator that onnxruntime has not says of its elements."""
+"""The law of each trait by the line alone, for operators that onnxruntime lacks."""
 
 
 def test_parts_of_fused_operators_obey_the_laws_of_their_traits_by_their_lines() -> None:

@@ -17,7 +17,7 @@ PROGRAM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-background-networking")
 SAID = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
-"""What a console shows."""
+"""Events that a console shows."""
 
 
 class Tab:
@@ -65,7 +65,7 @@ class Tab:
             self.events.append(self.next())
 
     def value(self, script: str) -> Any:
-        """What a script gives."""
+        """The value of a script."""
         found = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")

@@ -37,7 +37,7 @@ def page(folder: Path, name: str) -> Path:
 
 
 def check(tab: Tab, path: Path, width: int, scheme: str) -> None:
-    """What holds of every page."""
+    """Assert the claims that hold for every page."""
     tab.open(path, width=width, scheme=scheme)
     assert tab.said == []
     assert tab.asked == [path.resolve().as_uri()]

@@ -1,4 +1,4 @@
-"""What `--memory` bounds: parts that are not made by blocks, and how much they take."""
+"""The bound of `--memory`: parts that are not made by blocks, and how much they take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What planning costs as a model gets deeper, counted in calls: time would depend on the machine."""
+"""The cost of planning as a model gets deeper, counted in calls: time would depend on the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each pass made of a small model, as `--print-after` shows it."""
+"""The result of each pass on a small model, as `--print-after` shows it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ CASES = {
 
 
 def printed(case: Case, name: str, folder: Path) -> str:
-    """What a pass makes, each time that it runs."""
+    """The printed result of a pass, each time that it runs."""
     lines: list[str] = []
 
     def after(done: str, made: Source, filled: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ def printed(case: Case, name: str, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """What no printer knows."""
+    """A record that no printer knows."""
 
     where: tuple[int, ...]
     hidden: str = field(default="secret", repr=False)

@@ -1,4 +1,4 @@
-"""What a notebook shows of a result is short, and comes at once."""
+"""The text of a result in a notebook is short, and comes at once."""
 
 from __future__ import annotations
 

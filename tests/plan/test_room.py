@@ -1,4 +1,4 @@
-"""What no memory can hold is refused before it is made, with the bytes that it takes."""
+"""A result that no memory can hold is refused before it is made, with the bytes that it takes."""
 
 from __future__ import annotations
 

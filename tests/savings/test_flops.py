@@ -29,7 +29,7 @@ def batch(shape):
 
 
 def counted(objective, shape, step=0):
-    """What the counter sees of a step, and what the objective says."""
+    """The operations of a step: as the counter sees them, and as the objective says."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         loss, said = objective.loss(batch(shape), step)
         loss.backward()

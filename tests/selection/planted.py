@@ -45,7 +45,7 @@ def killed(model: Path, axis: str, living: Sequence[int], out: Path, *, centred:
 
 
 def difference(recipe: str | Path, model: Path, out: Path) -> float:
-    """What a recipe that drops units costs."""
+    """The relative difference that a recipe makes which drops units."""
     done = growc.apply(recipe, model, out)
     assert not done.plan.certificate.exact
     assert done.verification is not None

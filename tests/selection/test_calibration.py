@@ -1,4 +1,4 @@
-"""What a reduction costs on calibration data: KL, agreement, and the loss before and after."""
+"""The cost of a reduction on calibration data: KL, agreement, and the loss before and after."""
 
 from __future__ import annotations
 

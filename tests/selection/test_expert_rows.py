@@ -34,7 +34,7 @@ CHOSEN = "t{e} = Mul(s{e}, o{e}) "
 
 @dataclass(frozen=True)
 class Spelling:
-    """What stands in front, for each expert, and for the first and the second where it is another."""
+    """The lines in front, those for each expert, and for the first and the second where they differ."""
 
     each: str = WEIGHED
     front: str = ""

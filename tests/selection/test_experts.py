@@ -137,7 +137,7 @@ VECTORS = {
     "scores of each row": "    g = GatherND <batch_dims = 1> (p, v)\n    n = Sub(g, w)\n"
     "    z = Unsqueeze(n, ahead_all)\n    u = Add(u0, z)",
 }
-"""What is done to experts by vectors of one number of a ranking each."""
+"""Operations on experts by vectors that hold one number of a ranking each."""
 
 
 @pytest.mark.parametrize("lines", VECTORS.values(), ids=VECTORS)

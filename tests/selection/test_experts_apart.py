@@ -151,7 +151,7 @@ def test_those_that_leave_take_their_networks_along(tmp_path: Path, kind: str) -
 
 
 def expected(x: np.ndarray, kind: str, kept: list[int], path: Path) -> np.ndarray:
-    """What a model of these experts computes."""
+    """The outputs of a model of these experts."""
     w = stored(path)
     scores = x @ w["router"][:, kept] + w["bias"][kept]
     shares = np.exp(scores - scores.max(-1, keepdims=True))

@@ -40,7 +40,7 @@ def means(values: Weights, count: int) -> Weights:
 
 
 def computed(x: np.ndarray[Any, np.dtype[Any]], w: Weights) -> np.ndarray[Any, np.dtype[Any]]:
-    """What the mixture computes, in numpy."""
+    """The outputs of the mixture, in numpy."""
     scores = x @ w["router"] + w["bias"]
     shares = np.exp(scores - scores.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 def scores(model: Path, data: Path, layers: Sequence[int]) -> Floats:
-    """What a stack computes with these of its layers."""
+    """The scores of a stack with these of its layers."""
     w, given = stored(model), np.load(data)
     x = w["table"][given["ids"]] * given["mask"][..., None]
     for n in layers:

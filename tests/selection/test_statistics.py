@@ -57,7 +57,7 @@ gated (int64[N, S] ids) => (float[N, S, 6] y)
 
 
 def statistic(name: str) -> Statistic:
-    """What a ranking measures."""
+    """The statistic that a ranking measures."""
     found = RANKINGS[name].statistic
     assert found is not None
     return found

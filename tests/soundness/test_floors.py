@@ -38,7 +38,7 @@ def modules(root: Path = ROOT) -> dict[str, Path]:
 
 
 def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
-    """What a module imports of `growc`: at its top, in functions, and for types alone."""
+    """The modules that a module imports: at its top, in functions, and for types alone."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]

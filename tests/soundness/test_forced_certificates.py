@@ -1,7 +1,7 @@
 """Certificates that are made to say exact of what is not: running both models tells.
 
-The plans have gaps of every kind that small graphs show. Whatever a certificate overlooks, the comparison of
-the two files must see, as long as it is more than the model's own rounding.
+The plans have gaps of every kind that small graphs show. The comparison of the two files must see each
+difference that a certificate overlooks, as long as it is more than the model's own rounding.
 """
 
 from __future__ import annotations

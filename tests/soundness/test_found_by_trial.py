@@ -142,7 +142,7 @@ segments (int64[N] tokens) => (float[N, 4] y)
 
 
 def test_segments_of_the_stream_are_no_inner_width(tmp_path: Path) -> None:
-    """What is cut and joined again makes a second space of the same parts; `ffn` took them for its own."""
+    """A stream, cut and joined again, makes a second space of the same parts; `ffn` took them for its own."""
     model = graphs.save(tmp_path / "model.onnx", SEGMENTS)
     done = apply("widen ffn to 24 with zero fill", model, tmp_path / "grown.onnx")
     assert done.plan.certificate.exact

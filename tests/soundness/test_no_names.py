@@ -20,7 +20,7 @@ siglip smollm stablelm starcoder swin umt unet vgg vit wav whisper xception xglm
 """
 
 ARCHITECTURES = frozenset(NAMES.split())
-"""Families of models. Those that are words of operators or of English too (Clip, Opt) cannot be told."""
+"""Families of models. Words of operators or of English (Clip, Opt) are left out: they cannot be told."""
 
 
 def spoken(path: Path) -> Iterator[tuple[int, str]]:

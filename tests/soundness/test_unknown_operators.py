@@ -1,4 +1,4 @@
-"""What growc does not know freezes what it touches, and nothing else."""
+"""Unknown operators freeze the axes that they touch, and nothing else."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ SUMMED = ("init", "check", "plan", "apply", "unfit", "active", "offers", "accept
 
 @dataclass
 class Outcome:
-    """What became of one starter.
+    """The outcome of one starter.
 
     offers: statements that are commented out; accepted: of them. unfit: the model cannot be applied at all,
     as an empty recipe is refused, too. faults: what was refused, and with which words.
@@ -131,7 +131,7 @@ def judged(name: str, path: Path, folder: Path, each: bool) -> Outcome:
 
 
 def judged_plan(recipe: str | Path, model: Path) -> None:
-    """What `growc plan` does. Raises GrowError."""
+    """Plan and judge as `growc plan` does. Raises GrowError."""
     from growc.verification.judge import judge_plan
 
     resolved = api.recipe(recipe)
@@ -261,7 +261,7 @@ def one(kind: str, name: str, zoo: Path) -> Outcome | None:
 
 
 def counts(found: Sequence[Outcome]) -> dict[str, Any]:
-    """What stands in the record of a run."""
+    """The counts that the record of a run has."""
     seconds = sorted(outcome.seconds for outcome in found)
     sums = {key: sum(getattr(outcome, key) for outcome in found) for key in SUMMED}
     return {

@@ -52,7 +52,7 @@ RECIPES = (
 )
 
 Facts = dict[str, Any]
-"""What is said, by what it is said of: of the analysis under "", and of a plan under its recipe."""
+"""Facts by name. Where facts are held by recipe, those of the analysis have the recipe ""."""
 
 
 def built(name: str) -> Built:
@@ -66,7 +66,7 @@ def built(name: str) -> Built:
 
 
 def captured(model: Built) -> Captured:
-    """What torch.export gives of a model, with the dynamic axes of its file."""
+    """A model captured by torch.export, with the dynamic axes of its file."""
     own = inspect.signature(model.module.forward).bind(*model.feeds[0].values()).arguments
     axes = {mine: model.axes[name] for mine, name in zip(own, model.feeds[0], strict=True)}
     return export(model.module, tuple(model.feeds[0].values()), axes=axes)
@@ -76,7 +76,7 @@ def captured(model: Built) -> Captured:
 
 
 def analysed(c: Analysis) -> Facts:
-    """What the analysis says."""
+    """The facts of an analysis."""
     found: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
     found["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
     found["attention"] = [
@@ -128,7 +128,7 @@ def _bearing(c: Analysis, atoms: set[int]) -> int:
 
 
 def planned(c: Result) -> Facts:
-    """What a plan says."""
+    """The facts of a plan."""
     plan = c.plan
     shapes = {
         tuple(sorted((a, b) for a, b in zip(w.before, w.after, strict=True) if max(a, b) > 1))
@@ -145,7 +145,7 @@ def planned(c: Result) -> Facts:
 
 
 def said(opened: Any, name: str, recipe: str) -> Facts:
-    """What is said of a model, or of a plan for it."""
+    """The facts of a model or of a plan for it, or the codes of a refusal."""
     bound = api.recipe(recipe).statements if recipe else ()
     try:
         begun = Source(Path(name), opened, outside(), bound)
@@ -155,7 +155,7 @@ def said(opened: Any, name: str, recipe: str) -> Facts:
 
 
 def facts(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, dict[str, Facts]]:
-    """What is said of a module of the zoo, and of its file."""
+    """The facts of a module of the zoo and of its file, by recipe."""
     model = built(name)
     program, read = captured(model), reader(model.module)
     found = {
@@ -178,8 +178,8 @@ def differences(found: dict[str, dict[str, Facts]]) -> Iterator[tuple[str, str, 
 
 
 def reasons(name: str, wanted: dict[str, Facts]) -> list[str]:
-    """What the exporter did, where the module's own model is understood as the file is once the same was done
-    to it: one thing, or else all. Empty where that is not so.
+    """The exporter's changes that explain the differences: with them, the module's own model is understood as
+    the file is. One change, or else all; empty where all of them do not explain it.
     """
     model = built(name)
     program, read = captured(model), reader(model.module)
@@ -201,7 +201,7 @@ def done(source: Any, doings: Sequence[str]) -> OnnxModel:
 
 
 def compared(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, Any]:
-    """What is said of a module and of its file, and the reasons for what is said differently."""
+    """The facts of a module and of its file, and the reasons for their differences."""
     found: dict[str, Any] = facts(name, path, recipes)
     return found | {"reasons": reasons(name, found["file"]) if list(differences(found)) else []}
 

@@ -1,4 +1,4 @@
-"""What exporters do to a program before they write it, done to a lowered module: reasons that can be checked.
+"""Changes of exporters to a program before they write it, made to a lowered module: reasons to be checked.
 
 A file that is understood otherwise than its module differs by nature, where the module's own model is
 understood as the file is once the same was done to it.
@@ -26,7 +26,7 @@ def once(model: ir.Model) -> None:
 
 
 def in_advance(model: ir.Model) -> None:
-    """What depends on stored tensors alone, and not on large ones, is computed and stored."""
+    """Values that depend on stored tensors alone, and not on large ones, are computed and stored."""
     for node in list(model.graph):
         given = node.inputs[0] if node.op_type == "Split" and len(node.inputs) == 1 else None
         if given is None or given.const_value is None:

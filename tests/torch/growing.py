@@ -59,7 +59,7 @@ COMPLEX = frozenset({"fnet"})
 
 
 def judged(name: str, model: Built, key: str) -> str:
-    """What became of a model: "grown", why it was refused, or why it has no graph for training.
+    """The outcome on a model: "grown", why it was refused, or why it has no graph for training.
 
     Raises AssertionError where it is wrong.
     """
@@ -155,7 +155,7 @@ def captured_once() -> Iterator[None]:
 
 
 def rows(name: str, keys: list[str]) -> Iterator[tuple[str, str]]:
-    """What became of a model by each recipe."""
+    """The outcome on a model by each recipe."""
     model = built(name)
     with captured_once():
         for key in keys:

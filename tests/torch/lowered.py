@@ -31,14 +31,14 @@ def opaque(model: ir.Model) -> list[str]:
 
 
 def in_torch(module: nn.Module, feed: Feed) -> list[Array]:
-    """What the module gives."""
+    """The outputs of the module."""
     with torch.no_grad():
         made = module(**feed)
     return [value.numpy() for value in tree_flatten(made)[0] if isinstance(value, torch.Tensor)]
 
 
 def in_onnxruntime(model: ir.Model, feed: Feed) -> list[Array]:
-    """What the lowered program gives."""
+    """The outputs of the lowered program."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4

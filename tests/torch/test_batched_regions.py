@@ -1,4 +1,4 @@
-"""What torch.vmap maps is captured as calls on whole tensors, at open sizes."""
+"""Functions that torch.vmap maps are captured as calls on whole tensors, at open sizes."""
 
 from __future__ import annotations
 

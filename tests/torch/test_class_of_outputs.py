@@ -16,7 +16,7 @@ WIDTH = 8
 
 
 class Output(OrderedDict):
-    """What libraries return: a mapping with attributes."""
+    """An output as libraries return it: a mapping with attributes."""
 
 
 def unflattened(values, context):

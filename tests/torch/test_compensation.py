@@ -1,4 +1,4 @@
-"""What a class recomputes from its config is made up for in weights: its outputs are the planned ones."""
+"""Weights compensate for numbers that a class recomputes from its config: its outputs are as planned."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def inputs_of(name: str) -> Any:
 
 
 def solved(name: str, request: str) -> tuple[Solved | Unsolved, Target]:
-    """What the solver makes of a request of which it sees the result's shapes and log alone."""
+    """The solver's result for a request, of which it sees the shapes and the log of the result alone."""
     config = getattr(tiny_configs, name)
     true = true_config(config, request)
     assert true is not None
@@ -197,7 +197,7 @@ def test_a_number_that_no_layers_have_makes_no_list():
     trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
     layers = len(config["layer_types"])
     assert trials.lists({("num_hidden_layers",): layers})
-    assert trials.lists({("num_hidden_layers",): 3 * layers})  # what proposals try to see what it does
+    assert trials.lists({("num_hidden_layers",): 3 * layers})  # proposals try it to see its effect
     assert trials.lists({("num_hidden_layers",): 10**12}) == {}
 
 

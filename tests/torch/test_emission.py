@@ -1,4 +1,4 @@
-"""What a plan makes of a module is a module: judged by torch, on the source and on the result."""
+"""A plan makes a module of a module: judged by torch, on the source and on the result."""
 
 from __future__ import annotations
 

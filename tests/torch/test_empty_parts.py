@@ -39,7 +39,7 @@ def test_the_width_of_no_tokens_grows_with_that_of_the_others():
 
 
 class Collected(nn.Module):
-    """What comes out of each block is collected, from nothing on; each block reads a mean of all so far."""
+    """A model that collects each block's input, from nothing on; each block reads a mean of all so far."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the notation of the table of ATen operators says of a call."""
+"""The meaning of the notation in the table of ATen operators for a call."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_what_records_no_gradients_records_none_when_it_is_grown(recording):
 
 
 class Chosen(nn.Module):
-    """What records no gradients hands its own input back: converted to the type that it has."""
+    """A part that records no gradients hands its own input back: converted to the type that it has."""
 
     def __init__(self) -> None:
         super().__init__()

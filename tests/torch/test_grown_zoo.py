@@ -18,7 +18,7 @@ names = pytest.mark.parametrize(
 
 @pytest.mark.sampled(4)
 @names
-@pytest.mark.filterwarnings("ignore:The tensor attributes")  # what an LSTM keeps beside its parameters
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # an LSTM keeps them beside its parameters
 def test_a_module_of_the_zoo_becomes_what_each_recipe_says(name):
     model = built(name)
     with captured_once():

@@ -1,4 +1,4 @@
-"""What ends in zeros adds nothing: a class may compute something else there, and nowhere else."""
+"""A branch that ends in zeros adds nothing: a class may compute something else there, and nowhere else."""
 
 from __future__ import annotations
 

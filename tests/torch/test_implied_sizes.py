@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import growc
 
 pytestmark = pytest.mark.filterwarnings("ignore:The tensor attributes")
-"""What recurrent layers keep beside their parameters."""
+"""Recurrent layers keep tensors as attributes beside their parameters."""
 X = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0))
 
 

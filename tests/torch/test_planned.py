@@ -76,7 +76,7 @@ class Dropping(Plain):
 
 
 class Unseen(Plain):
-    """What it draws in training torch does not see."""
+    """Layers with a random factor in training that torch does not see."""
 
     def forward(self, x):
         return super().forward(x * float(np.random.rand()) if self.training else x)

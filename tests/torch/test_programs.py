@@ -47,7 +47,7 @@ def changed(path: Path, name: str, change) -> Path:
 
 
 class Touch:
-    """What a pickle can do: make a file."""
+    """An object whose pickle makes a file when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -121,7 +121,7 @@ UNSEEN = frozenset(
         *("aten.chunk.default", "aten.split.Tensor", "aten.unsafe_chunk.default", "aten.unsafe_split.Tensor"),
     }
 )
-"""What captured programs are cleaned of: what changes nothing, and parts whose sizes can be said."""
+"""Calls that captured programs are cleaned of: those without effect, and parts whose sizes can be said."""
 
 
 @pytest.mark.parametrize(("name", "case"), MORE, ids=[name for name, _ in MORE])

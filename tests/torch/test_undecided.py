@@ -1,4 +1,4 @@
-"""What a forward asks of values that are not there: assertions hold, all else is refused by its place."""
+"""Questions of a forward to values that are not there: assertions hold, all else is refused by its place."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from growc.passes.compilation import Source
 
 QUICK = ("vit", "own_unet")
 COMPLEX = frozenset({"fnet"})
-"""What computes with complex numbers has opaque nodes."""
+"""Models that compute with complex numbers: they have opaque nodes."""
 
 GROWTHS = (
     "widen ffn to 2 * ffn with uniform copy",
@@ -46,7 +46,7 @@ def worst(model: Built, made: Any) -> float:
 
 @pytest.mark.sampled(2)
 @names
-@pytest.mark.filterwarnings("ignore:The tensor attributes")  # what an LSTM keeps beside its parameters
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # an LSTM keeps them beside its parameters
 def test_a_module_of_the_zoo_is_lowered_and_grown(name):
     model = built(name)
     program, read = captured(model), reader(model.module)

@@ -59,7 +59,7 @@ def wider_ffn(config: Config) -> bool:
 
 
 def ffn_times(config: Config, ratio: float) -> bool:
-    """What lies between the two matrices, as a size or in relation to the stream."""
+    """Multiply the width between the two matrices, given as a size or in relation to the stream."""
     if "n_inner" in config and config["n_inner"] is None:
         config["n_inner"] = 4 * config["n_embd"]
     return times(config, "ffn", ratio) or times(config, "ratio", ratio)
@@ -126,7 +126,7 @@ def true_config(config: Config, request: str) -> Config | None:
 
 
 def target_of(config: Config, inputs: dict[str, Any]) -> Target:
-    """What a plan for this config would be."""
+    """The target of the solver that a plan for this config would give."""
     module = build(config, constants=True)
     log, ties = operator_log(module, inputs), ties_of(module)
     shapes = read_by(log.reads, shapes_of(module), ties)

@@ -113,7 +113,7 @@ SPLITS: dict[str, Callable[[Path], Trainer]] = {
     "inherits": lambda folder: trainer("inherits", folder, samples=2),
     "two stages": lambda folder: trainer("two stages", folder, samples=1, parts=2),
 }
-"""What each of two processes does, so that both take what one takes."""
+"""The training of each of two processes, so that both together take the samples that one takes."""
 
 
 def main(folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_spoilt_weight_is_seen_behind_a_grown_output(source, tmp_path, capsys)
 
 @pytest.fixture
 def twice(source: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """What the source became, and what that became: a vocabulary that grew, and one that shrank again."""
+    """The source grown once, and that result changed again: its vocabulary grew, and then shrank."""
     half = api.apply(RECIPE, source, tmp_path / "half.onnx").written
     return half, api.apply("subclone vocab to 18 by first", half, tmp_path / "grown.onnx").written
 

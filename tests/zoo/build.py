@@ -4,7 +4,7 @@
 
 Writes FOLDER/NAME.FLAVOUR.onnx, NAME.FLAVOUR.anon.onnx (no names but those of inputs and outputs),
 NAME.inputs.npz (`in0.INPUT` and torch's `out0.OUTPUT`, three sizes) and zoo.json: the facts of every model,
-and what could not be exported, with the reason. What lies there already is kept. FOLDER is build/zoo
+and what could not be exported, with the reason. Files that exist are kept. FOLDER is build/zoo
 by default.
 """
 
@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def record_of(folder: Path, name: str) -> dict[str, Any]:
-    """What zoo.json says of a model so far."""
+    """The record of a model in zoo.json so far, with its facts."""
     path = folder / "zoo.json"
     entries = json.loads(path.read_text()) if path.exists() else {}
     return dict(entries.get(name, {})) | {"facts": ZOO[name].facts.as_json()}

@@ -46,7 +46,7 @@ optimisations, and by onnxruntime.transformers.optimizer."""
 FLAVOURS = (*EXPORTED, *OPTIMISED)
 
 DYNAMIC = (("batch", "seq", "dec_seq", "past", "total"), ("batch",), ())
-"""What is left dynamic, most first: not every model can be exported with all of it."""
+"""Symbols of axes to leave dynamic, most first: not every model can be exported with all of them."""
 AGREES = 1e-3
 """How far from torch's answer a file may be, relative to the largest number."""
 
@@ -176,7 +176,7 @@ def agreement(path: Path, built: Built) -> list[bool]:
     for feed in built.feeds:
         answers = [answer.numpy() for answer in built.run(feed)]
         assert all(np.isfinite(answer).all() for answer in answers), "torch's own answer is not finite"
-        with Attempt() as attempt:  # what exporters raise has no other common base
+        with Attempt() as attempt:  # these exceptions have no other common base
             given = {name: value.numpy() for name, value in feed.items() if name in wanted}
             results = session.run(None, given)
         if attempt.error is not None:

@@ -1,4 +1,4 @@
-"""What each model of the zoo is: the ground truth that tests and benchmarks hold the compiler against.
+"""The facts of each model of the zoo: the ground truth that tests and benchmarks hold the compiler against.
 
 Nothing here is ever an input of the compiler.
 """

@@ -1,4 +1,4 @@
-"""What the zoo's models are fed: inputs of three sizes, and which of their axes are dynamic."""
+"""Feeds of the zoo's models: inputs of three sizes, and which of their axes are dynamic."""
 
 from __future__ import annotations
 

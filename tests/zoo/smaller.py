@@ -20,7 +20,7 @@ SIZES = (
     ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     ("intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim"),
 )
-"""What configurations call the three."""
+"""Names of the three sizes in configurations: hidden, heads and ffn."""
 
 
 def smaller(built: Built) -> nn.Module:

@@ -48,7 +48,7 @@ TRAITS = {
     "U-Net",
     "cache",
 }
-"""What must stand in the zoo at least once; files that onnxruntime optimised are a flavour."""
+"""Traits that the zoo must have at least once; files that onnxruntime optimised are a flavour."""
 
 
 @pytest.mark.sampled(7)

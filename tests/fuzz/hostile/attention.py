@@ -92,7 +92,7 @@ def _stacked(n: Net, x: str, h: Heads) -> list[str]:
 
 
 def _weighed(n: Net, q: str, k: str, v: str, x: str, h: Heads, handed: dict[str, str] | None) -> str:
-    """What heads make of queries, keys and values, projected back to the stream."""
+    """Attention of heads by queries, keys and values, projected back to the stream."""
     q, k = _normed(n, q, k, h)
     if n.chance(0.25):
         q, k = rotary(n, q, h.size, x), rotary(n, k, h.size, x)

@@ -42,7 +42,7 @@ class Late(BaseException):
 
 @dataclass
 class Outcome:
-    """What became of a seed. `kind`: refused, exact, gap, unclaimed, degenerate, overflow, or a bad one;
+    """The outcome of a seed. `kind`: refused, exact, gap, unclaimed, degenerate, overflow, or a bad one;
     `gap, fine`: one that only double precision shows."""
 
     seed: int
@@ -68,7 +68,7 @@ class Outcome:
         self.kind, self.detail = kind, tail(error)
 
     def take(self, plan: Plan) -> None:
-        """What a plan claims."""
+        """Take over the claims of a plan."""
         self.claim = "exact" if plan.certificate.exact else "gap"
         self.gaps = [f"{g.op}: {g.cause}" for g in plan.certificate.gaps]
         self.nontrivial = any(w.changed for w in plan.weights)
@@ -115,7 +115,7 @@ class Source:
 def source(seed: int) -> Source | None:
     """The first model of a seed that loads and is not degenerate."""
     for number in range(ATTEMPTS):
-        with Attempt() as attempt:  # what does not run is drawn anew
+        with Attempt() as attempt:  # a model that does not run is drawn anew
             model, net = graph(seed * ATTEMPTS + number)
             made = judging.session(model)
             inputs = [(v.name, _kind(v), _shape(v)) for v in model.graph.input]
@@ -157,7 +157,7 @@ def planned(begun: Begun, text: str) -> Result:
 
 
 def seen(analysed: Analysis, model: onnx.ModelProto) -> Seen:
-    """What `inspect` says of a file."""
+    """The findings of `inspect` on a file, and its weights by shape."""
     from growc.render.inspection import inspect_data
 
     found = inspect_data(analysed)
@@ -189,7 +189,7 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
 
     path, target = folder / "source.onnx", folder / "result.onnx"
     onnx.save(made.model, path)
-    with Attempt() as attempt:  # whatever it is, it is a finding
+    with Attempt() as attempt:  # any exception is a finding
         analysed = inspect(path)
         found = None if text else seen(analysed, made.model)
         for again in range(RECIPES):
@@ -214,7 +214,7 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
     kept = [(old, new) for old, new in zip(made.names, renamed, strict=True) if new]
     fed = ports.input_maps()
     cases = [{name: _grown(value, fed.get(name, ())) for name, value in case.items()} for case in made.cases]
-    with Attempt() as attempt:  # whatever it is, it is a finding
+    with Attempt() as attempt:  # any exception is a finding
         runner = judging.session(str(files[-1]))
         results = judging.run(runner, cases, [new for _, new in kept])
         if outcome.seed % 8 == 0 and _loads_optimised(path):
@@ -304,7 +304,7 @@ def _measure(
 
 
 def _chosen(made: Source, names: list[str]) -> list[judging.Results]:
-    """What the source gives of these outputs."""
+    """The source's results for these outputs."""
     places = [made.names.index(name) for name in names]
     return [[case[j] for j in places] for case in made.results]
 
@@ -355,7 +355,7 @@ def _wide(case: judging.Feed) -> judging.Feed:
 
 
 def kind_of(exact: bool, equal: bool, sharp: bool) -> str:
-    """A verdict. What is equal only because a last bit of the source decides a lot says nothing: blunt."""
+    """A verdict. Blunt: equality says nothing, because a last bit of the source decides a lot."""
     if exact:
         return "false exact" if not equal else "exact" if sharp else "exact, blunt"
     return "gap" if not equal else "unclaimed" if sharp else "gap, blunt"

@@ -178,7 +178,7 @@ def experts(n: Net, x: str, size: int, how: str) -> str:
 
 
 def mixer(n: Net, x: str, size: int) -> str:
-    """What stands in the place of attention: recurrences, convolutions, running sums."""
+    """A mixer in the place of attention: recurrences, convolutions, running sums."""
     how = n.some(
         "mixer", {"lstm": 2, "gru": 2, "rnn": 1, "conv": 3, "mean": 2, "cumsum": 2, "shift": 2, "max": 1}
     )

@@ -105,7 +105,7 @@ def _grow(
     from growc.passes.compilation import Source
 
     module, example = built.module, cases[1]
-    with Attempt() as attempt:  # whatever it is, it is a finding
+    with Attempt() as attempt:  # any exception is a finding
         model = TorchModel.of(module, example)
         found = Seen({}, [], [], {}) if text else _seen(module)
         for again in range(RECIPES):
@@ -125,7 +125,7 @@ def _grow(
         outcome.blame("traceback", attempt.error)
         return
     outcome.take(c.plan)
-    with Attempt() as attempt:  # whatever it is, it is a finding
+    with Attempt() as attempt:  # any exception is a finding
         results = [_run(grown.eval(), case) for case in cases]
     if attempt.error is not None:
         outcome.blame("unloadable", attempt.error)
@@ -208,7 +208,7 @@ def _rounding(
 def _apart_in_double(module: nn.Module, grown: nn.Module, cases: list[tuple[Any, ...]]) -> bool:
     """Whether double precision tells the two apart: the certificate speaks of real numbers."""
     wide = [tuple(x.double() if x.dtype == torch.float32 else x for x in case) for case in cases]
-    with Attempt() as attempt:  # what was captured may ask for single precision
+    with Attempt() as attempt:  # a captured program may ask for single precision
         source, result = (copy.deepcopy(one).double() for one in (module, grown))
         wanted = [_run(source, case) for case in wide]
         found = np.array([_apart(a, _run(result, c)) for a, c in zip(wanted, wide, strict=True)])

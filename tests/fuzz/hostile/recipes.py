@@ -34,7 +34,7 @@ ZEROED = ("ffn", "heads", "experts", "channels")
 
 @dataclass(frozen=True)
 class Seen:
-    """What the analysis found: sizes of named axes, layers of each run, parts, and weights by shape."""
+    """Results of the analysis: sizes of named axes, layers of each run, parts, and weights by shape."""
 
     axes: Mapping[str, Sequence[int]]
     layers: Sequence[int]

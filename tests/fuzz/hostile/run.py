@@ -84,7 +84,7 @@ def earlier(parts: Iterable[Path]) -> tuple[list[Outcome], float]:
 
 
 def record(report: dict[str, Any], outcomes: Iterable[Outcome], jobs: int) -> dict[str, Any]:
-    """What is kept of a report: which revision of the compiler, when, which seeds, and the counts."""
+    """The part of a report that is kept: the compiler's revision, the date, the seeds, and the counts."""
     seeds = {family: sorted(o.seed for o in outcomes if o.family == family) for family in ("graph", "module")}
     kept = ("cases", "kinds", "exact and changed", "claimed of equal", "seconds", "refused")
     counts = {

@@ -115,7 +115,7 @@ def _placed(n: Net, x: str, size: int) -> str:
 
 
 def between(n: Net, x: str, size: int) -> str:
-    """What stands on the stream itself, now and then."""
+    """An operation on the stream itself; most often there is none."""
     kinds = {
         "nothing": 50, "half": 2, "bf16": 1, "double": 1, "whole": 1, "quantised": 2, "clip": 2, "relu": 2,
         "max": 1, "where": 1, "mod": 1, "abs": 1, "number": 2, "gain": 1, "norm": 2, "shift": 1, "turned": 1,

@@ -204,7 +204,7 @@ class Feed(nn.Module):
 
 
 class Mixer(nn.Module):
-    """What mixes steps without scores: recurrences, convolutions, means."""
+    """A mixer of steps without scores: recurrences, convolutions, means."""
 
     def __init__(self, p: Pick, d: int) -> None:
         super().__init__()
