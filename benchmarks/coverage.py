@@ -34,12 +34,12 @@ Record = dict[str, Any]
 
 def compiler_digest() -> str:
     """Changes whenever a result may change."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in ("growc", "passes", "grammar", "benchmarks"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in (".py", ".lark") and path.name != "coverage_page.py":
-                found.update(path.read_bytes())
-    return found.hexdigest()[:16]
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def files(zoo: Path, only: Sequence[str], flavours: Sequence[str]) -> Iterator[tuple[str, str, Path]]:

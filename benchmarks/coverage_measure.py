@@ -115,8 +115,8 @@ def inspected(path: Path) -> tuple[dict[str, list[int]], str]:
         compilation = api.inspect(path)
     except Exception as error:  # noqa: BLE001 - reported as a mismatch
         return {}, f"{type(error).__name__}: {error}".splitlines()[0]
-    found = {role: sorted(compilation.roles.sizes(role)) for role in ROLES}
-    return found | {"layers": sorted(numbers(compilation.layers.runs))}, ""
+    sizes = {role: sorted(compilation.roles.sizes(role)) for role in ROLES}
+    return sizes | {"layers": sorted(numbers(compilation.layers.runs))}, ""
 
 
 def opened(path: Path) -> Source:
@@ -176,17 +176,17 @@ def spoilt(source: Source, grown: Path, maps: Maps, weights: Sequence[WeightPlan
     changed = [w for w in weights if w.steps and w.before != w.after and len(w.after) > 1]
     grown_weights = [w for w in changed if w.name in tensors]
     random.Random(f"{source.path.name.split('.')[0]} {seed}").shuffle(grown_weights)
-    found: list[float] = []
+    differences: list[float] = []
     for weight in grown_weights[:FAULTS]:
         kept = onnx.TensorProto()
         kept.CopyFrom(tensors[weight.name])
         tensors[weight.name].CopyFrom(_every_other_unit(kept, weight))
         onnx.save(proto, grown)
-        found.append(difference(source, grown, maps))
+        differences.append(difference(source, grown, maps))
         tensors[weight.name].CopyFrom(kept)
-        if found[-1] >= 50 * source.limit:
+        if differences[-1] >= 50 * source.limit:
             break
-    return found
+    return differences
 
 
 def _every_other_unit(tensor: onnx.TensorProto, weight: WeightPlan) -> onnx.TensorProto:
@@ -205,8 +205,8 @@ def difference(source: Source, grown: Path, maps: Maps) -> float:
     with Session(grown) as session:
         for feed, answer in zip(source.feeds, source.answers, strict=True):
             given = dict(feed)
-            for name, found in maps.inputs.items():
-                for state_map in found:
+            for name, state_maps in maps.inputs.items():
+                for state_map in state_maps:
                     given[name] = state_map.extend(given[name])
             results = session.run(given)
             for name, a in answer.items():

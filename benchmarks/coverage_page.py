@@ -40,8 +40,8 @@ def failures(entries: Entries, records: Records) -> str:
                 number = "" if case.get("r") is None else f" r={case['r']:.1e}"
                 line = f"{case['status']}{number}: {case['detail']}"
                 rows.setdefault((name, model, line), []).append(flavour)
-    found = sorted(rows.items())
-    return "".join(f"{name} · {model} · {', '.join(fs)} · {line}\n" for (name, model, line), fs in found)
+    ordered = sorted(rows.items())
+    return "".join(f"{name} · {model} · {', '.join(fs)} · {line}\n" for (name, model, line), fs in ordered)
 
 
 def mismatches(facts: Record, record: Record) -> Iterator[tuple[str, str]]:
@@ -49,9 +49,9 @@ def mismatches(facts: Record, record: Record) -> Iterator[tuple[str, str]]:
     if record["trouble"]:
         yield "all", record["trouble"]
         return
-    for role, found in record["roles"].items():
-        if sorted(facts[role]) != found:
-            yield role, f"{found} instead of {sorted(facts[role])}"
+    for role, sizes in record["roles"].items():
+        if sorted(facts[role]) != sizes:
+            yield role, f"{sizes} instead of {sorted(facts[role])}"
 
 
 def page(entries: Entries, records: Records) -> str:
@@ -125,10 +125,10 @@ def _cell(recipe: Recipe, facts: Record, own: Sequence[Record]) -> str:
         return ""
     if lacking(recipe, facts):
         return "–"
-    found = [record["cases"][recipe.name] for record in own if recipe.name in record["cases"]]
-    exact = sum(case["status"] == "exact" for case in found)
-    mark = "" if exact == len(found) else f" **{'/'.join(sorted({c['status'] for c in found} - {'exact'}))}**"
-    return f"{exact}/{len(found)}{mark}"
+    cases = [record["cases"][recipe.name] for record in own if recipe.name in record["cases"]]
+    exact = sum(case["status"] == "exact" for case in cases)
+    mark = "" if exact == len(cases) else f" **{'/'.join(sorted({c['status'] for c in cases} - {'exact'}))}**"
+    return f"{exact}/{len(cases)}{mark}"
 
 
 def _answers(records: Records) -> Iterator[str]:
@@ -141,8 +141,8 @@ def _answers(records: Records) -> Iterator[str]:
                 why = judgement.because if judgement else case["detail"][:240].replace("|", "/")
                 key = (model, name, case["status"], _reason(model, flavour, name, case), why)
                 rows.setdefault(key, []).append(flavour)
-    found = [(*key[:2], ", ".join(flavours), *key[2:]) for key, flavours in sorted(rows.items())]
-    yield from _table(("model", "recipe", "files", "", "reason", ""), found)
+    cells = [(*key[:2], ", ".join(flavours), *key[2:]) for key, flavours in sorted(rows.items())]
+    yield from _table(("model", "recipe", "files", "", "reason", ""), cells)
 
 
 def _inapplicable(entries: Entries, models: Sequence[str]) -> Iterator[str]:
@@ -203,11 +203,11 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    found = list(rows)
-    if not found:
+    listed = list(rows)
+    if not listed:
         yield "None.\n"
         return
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
-    yield from (f"| {' | '.join(row)} |" for row in found)
+    yield from (f"| {' | '.join(row)} |" for row in listed)
     yield ""

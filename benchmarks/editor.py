@@ -39,8 +39,8 @@ LINES = (
 
 def recipe(lines: int, wrong: bool) -> list[str]:
     """A recipe of so many lines; a `wrong` one has a mistake in every fourth."""
-    made = [LINES[n % len(LINES)].format(n=n // len(LINES)) for n in range(lines)]
-    return [line.replace(" to ", " ot ") if wrong and n % 4 == 1 else line for n, line in enumerate(made)]
+    plain = [LINES[n % len(LINES)].format(n=n // len(LINES)) for n in range(lines)]
+    return [line.replace(" to ", " ot ") if wrong and n % 4 == 1 else line for n, line in enumerate(plain)]
 
 
 def measured(
@@ -69,7 +69,7 @@ def main() -> None:
         for name, wrong in (("without mistakes", False), ("with mistakes", True)):
             lines = recipe(options.lines, wrong)
             uri = client.open(Path(folder, f"{name.split()[0]}.grow"), "\n".join(lines))
-            found = len(client.diagnostics(uri))
+            mistakes = len(client.diagnostics(uri))
             middle = options.lines // 2 // len(LINES) * len(LINES) + 1
 
             def typed(number: int, lines: list[str] = lines, uri: str = uri, middle: int = middle) -> None:
@@ -85,7 +85,7 @@ def main() -> None:
             shown = measured(options.times, typed)
             spent = (sum(server.cpu_times()[:2]) - before) / options.times * 1e3
             data[name] = {
-                "mistakes": found,
+                "mistakes": mistakes,
                 "diagnostics": shown,
                 "processor of the server": round(spent, 1),
                 "completion and hover": measured(options.times, asked),

@@ -74,12 +74,12 @@ def tried(source: Source, trial: Trial, folder: Path) -> tuple[str, str]:
     c = api.compile(api.recipe(trial.text), source.path)
     maps, exact = Maps.of(c), c.plan.certificate.exact
     wanted = {role: sorted(set(change.after)) for role, change in c.plan.axes.items() if role in trial.roles}
-    made = written(c, folder / "made.onnx")
+    result = written(c, folder / "made.onnx")
     if trial.kind == "halved":
-        return halved(source, made, maps, wanted)
+        return halved(source, result, maps, wanted)
     if not exact:
         return "gap", ""
-    r = difference(source, made, maps)
+    r = difference(source, result, maps)
     return ("good" if r <= max(source.limit, DEAD) else "wrong"), f"{r:.1e}"
 
 
@@ -126,14 +126,14 @@ def halved(source: Source, made: Path, maps: Maps, wanted: dict[str, list[int]])
 
 def written(c: Any, path: Path) -> Path:
     """The result of a compilation."""
-    made = save(emitted(c), path.parent, path.name, False, lambda name, count: None)[-1]
-    with Session(made):
-        return made
+    result = save(emitted(c), path.parent, path.name, False, lambda name, count: None)[-1]
+    with Session(result):
+        return result
 
 
 def measured(path: Path, facts: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
     """Every trial of these kinds that applies to one file."""
-    found: dict[str, Any] = {}
+    outcomes: dict[str, Any] = {}
     source = opened(path)
     c = api.inspect(path)
     roles = c.roles.axes
@@ -157,8 +157,8 @@ def measured(path: Path, facts: Mapping[str, Any], kinds: Sequence[str]) -> dict
                 status, detail = "refused", f"{first.code} {first.message} {' '.join(first.notes)}"
             except Exception:  # noqa: BLE001 - a traceback is what is looked for
                 status, detail = "crash", " / ".join(traceback.format_exc().strip().splitlines()[-3:])
-        found[trial.name] = [status, detail, round(time.perf_counter() - start, 2)]
-    return found
+        outcomes[trial.name] = [status, detail, round(time.perf_counter() - start, 2)]
+    return outcomes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -85,17 +85,19 @@ def seeded(text: str, seed: int) -> tuple[str, bool]:
 
     def changed(items: Sequence[Item]) -> list[Item]:
         nonlocal draws
-        found: list[Item] = []
+        new_items: list[Item] = []
         for place, item in enumerate(items):
             if isinstance(item, Scoped):
-                found.append(replace(item, body=tuple(changed(item.body))))
+                new_items.append(replace(item, body=tuple(changed(item.body))))
             elif isinstance(item, Widen):
                 others = tuple(o for o in item.options if o.name != "seed")
                 draws |= item.fill.name in DRAWN or "noise" in text or "split random" in text
-                found.append(replace(item, options=(*others, Option("seed", expr=Int(100 * seed + place)))))
+                new_items.append(
+                    replace(item, options=(*others, Option("seed", expr=Int(100 * seed + place))))
+                )
             elif not isinstance(item, Expect | Comment | Blank):
-                found.append(item)
-        return found
+                new_items.append(item)
+        return new_items
 
     recipe = grammar.parse(api.sources_of(text)[0])
     return grammar.format(replace(recipe, body=tuple(changed(recipe.body)))), draws
@@ -139,12 +141,12 @@ def measured(name: str, recipe: Path, folder: Path, seeds: int, windows: int) ->
 def rows_of(name: str, seeds: int, windows: int, folder: Path, said: Callable[[str], None]) -> list[Row]:
     """The source, every recipe, and random weights, for one model."""
     model = ROOT / "examples" / "models" / f"{name}.onnx"
-    found = [Row(name, "source", (loss_of(model, name, windows),))]
+    rows = [Row(name, "source", (loss_of(model, name, windows),))]
     for recipe in sorted((ROOT / "examples").glob("[0-9][0-9]-*/recipe.grow")):
         row = measured(name, recipe, folder, seeds, windows)
         if row is not None:
             said(f"{name:12} {row.recipe:20} {shown(row.losses)}")
-            found.append(row)
+            rows.append(row)
     corner = (ROOT / "examples" / "06-directcopy" / "recipe.grow").read_text(encoding="utf-8")
     params = {"width": str(WIDTH[name])}
     api.apply(seeded(corner, 0)[0], model, folder / "random.onnx", params, check=False, force=True)
@@ -152,7 +154,7 @@ def rows_of(name: str, seeds: int, windows: int, folder: Path, said: Callable[[s
     for seed in range(seeds):
         drawn_anew(folder / "random.onnx", seed)
         losses.append(loss_of(folder / "random.onnx", name, windows))
-    return [*found, Row(name, "random", tuple(losses))]
+    return [*rows, Row(name, "random", tuple(losses))]
 
 
 def shown(losses: Sequence[float]) -> str:

@@ -62,8 +62,8 @@ class Transformer:
 
     def head(self, name: str, x: str, turn: list[int]) -> str:
         """One of query, key and value, cut into heads."""
-        made = self.node("Reshape", f"{name}/cut", self.linear(name, x, self.hidden, self.hidden), "cut")
-        return self.node("Transpose", f"{name}/turn", made, perm=turn)
+        cut = self.node("Reshape", f"{name}/cut", self.linear(name, x, self.hidden, self.hidden), "cut")
+        return self.node("Transpose", f"{name}/turn", cut, perm=turn)
 
     def feed_forward(self, name: str, x: str) -> str:
         """x plus the feed-forward network of its norm."""
@@ -106,20 +106,20 @@ def measure(path: Path, recipe: str) -> dict[str, float]:
     from growc.passes.compilation import Source
     from growc.render.inspection import inspect_data, inspect_lines
 
-    resolved, found, start = api.recipe(recipe), dict[str, float](), time.process_time()
+    resolved, seconds, start = api.recipe(recipe), dict[str, float](), time.process_time()
 
     def took(name: str, *made: object) -> None:
         nonlocal start
         now = time.process_time()
-        found[name], start = found.get(name, 0.0) + now - start, now
+        seconds[name], start = seconds.get(name, 0.0) + now - start, now
 
     model = OnnxModel.open(path)
     took("open")
     c = run(PIPELINE, Source(path, model, outside(), resolved.statements, after=took))
     start = time.process_time()
     _ = [*inspect_lines(c)], inspect_data(c)
-    found["what inspect shows"] = time.process_time() - start
-    return found | {"all": sum(found.values())}
+    seconds["what inspect shows"] = time.process_time() - start
+    return seconds | {"all": sum(seconds.values())}
 
 
 def main() -> None:

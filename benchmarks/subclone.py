@@ -77,14 +77,14 @@ class Subject:
             file.write_text(f'measure importance on "calibration.npz"\n{recipe}\n', encoding="utf-8")
             path = api.apply(file, self.path, self.folder / "result.onnx", check=False, force=True).written
         session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-        found = []
+        losses = []
         for window in self.held_out:
             (logits,) = session.run(None, {"input_ids": window[:, :-1]})
             logits = logits.astype(np.float64)
             top = logits.max(-1, keepdims=True)
             total = np.log(np.exp(logits - top).sum(-1)) + top[..., 0]
-            found.append(float((total - np.take_along_axis(logits, window[:, 1:, None], -1)[..., 0]).mean()))
-        return float(np.mean(found))
+            losses.append(float((total - np.take_along_axis(logits, window[:, 1:, None], -1)[..., 0]).mean()))
+        return float(np.mean(losses))
 
     def narrower(self, axis: str, size: str, ranking: str, option: str) -> str:
         """The statements that shrink one axis."""
@@ -167,8 +167,8 @@ numbers stand in [subclone.json](subclone.json).
 
 def cells(losses: Mapping[tuple[str, str, str], list[float]], *key: str) -> str:
     """The losses of all seeds."""
-    found = losses.get((key[0], key[1], key[2]), [])
-    return " ".join(f"{x:.2f}" for x in found) or "–"
+    values = losses.get((key[0], key[1], key[2]), [])
+    return " ".join(f"{x:.2f}" for x in values) or "–"
 
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:

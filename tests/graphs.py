@@ -30,15 +30,15 @@ def save(path: Path, graph: str, *, opset: int = 17, external: bool = False, **w
     """
     fused = ', "com.microsoft" : 1' if "com.microsoft." in graph else ""
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : {opset}{fused}]>\n{graph}')
-    made = {name for node in model.graph.node for name in node.output}
+    computed = {name for node in model.graph.node for name in node.output}
     random = np.random.default_rng(0)
     for info in list(model.graph.value_info):
-        if info.name not in made:
+        if info.name not in computed:
             shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
             weights.setdefault(info.name, random.standard_normal(shape).astype(np.float32))
     for name, value in weights.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), name))
-    kept = [info for info in model.graph.value_info if info.name in made]
+    kept = [info for info in model.graph.value_info if info.name in computed]
     del model.graph.value_info[:]
     model.graph.value_info.extend(kept)
     onnx.save(model, path, save_as_external_data=external, location=f"{path.name}.data", size_threshold=0)
@@ -178,8 +178,8 @@ def grouped(path: Path, keys: int, group: int, depth: int, width: int, **more: A
         "back": [0, 0, -1],
         "two": [2],
     }
-    made = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
-    return save(path, GROUPED.format(width=width, queries=queries, shared=shared, **texts), **made, **more)
+    ints = {name: np.array(value, dtype=np.int64) for name, value in numbers.items()}
+    return save(path, GROUPED.format(width=width, queries=queries, shared=shared, **texts), **ints, **more)
 
 
 ONE_HEAD = """

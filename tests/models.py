@@ -190,10 +190,10 @@ def tied_once(source: Path, target: Path) -> Path:
     """A model whose head is a stored transpose of the embedding, with one tensor and a Transpose instead."""
     proto = onnx.load(source)
     graph = proto.graph
-    found = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    tensors = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
     last = [n for n in graph.node if n.op_type == "MatMul"][-1]
-    head = found[last.input[1]]
-    table = next(k for k, v in found.items() if v.shape == head.T.shape and np.array_equal(v, head.T))
+    head = tensors[last.input[1]]
+    table = next(k for k, v in tensors.items() if v.shape == head.T.shape and np.array_equal(v, head.T))
     (stored,) = (t for t in graph.initializer if t.name == last.input[1])
     graph.initializer.remove(stored)
     turn = onnx.helper.make_node("Transpose", [table], [last.input[1]], "head/Transpose", perm=[1, 0])

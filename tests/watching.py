@@ -15,6 +15,6 @@ def watched(record: Any, read: set[str]) -> Any:
             read.update(set() if copied else {name} & vars(record).keys())
             return super().__getattribute__(name)
 
-    found = object.__new__(Watched)
-    found.__dict__.update(vars(record))
-    return found
+    copy = object.__new__(Watched)
+    copy.__dict__.update(vars(record))
+    return copy

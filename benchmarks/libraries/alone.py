@@ -33,13 +33,13 @@ def alone(
     process.start()
     theirs.close()
     try:
-        found = ours.recv() if ours.poll(SLOWER * limit) else failed("time limit")
+        record = ours.recv() if ours.poll(SLOWER * limit) else failed("time limit")
     except EOFError:
         process.join()
-        found = failed("time limit" if process.exitcode == -OVER else "the process ended")
+        record = failed("time limit" if process.exitcode == -OVER else "the process ended")
     process.kill()
     process.join()
-    return dict(found)
+    return dict(record)
 
 
 @cache

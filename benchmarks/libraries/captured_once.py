@@ -35,10 +35,10 @@ def captured_once() -> Iterator[None]:
                 known[key] = export(module, *given, **others)
             except GrowError as error:
                 known[key] = error
-        found = known[key]
-        if isinstance(found, GrowError):
-            raise found
-        return found
+        capture = known[key]
+        if isinstance(capture, GrowError):
+            raise capture
+        return capture
 
     with ExitStack() as stack:
         for holder in HOLDERS:

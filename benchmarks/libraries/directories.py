@@ -62,10 +62,10 @@ def directory_outcomes(module: nn.Module, feeds: Feeds, source: Path, text: str)
             return growc.apply(text, source, target, inputs=inputs, check=False, force=True)
 
     def compare(done: growc.Applied) -> float | None:
-        made = loaded(module, target)
+        result = loaded(module, target)
         if unknown(module, source, done.plan):
-            return ran(made, feeds)
-        return distance(module, made, feeds, done.plan)
+            return ran(result, feeds)
+        return distance(module, result, feeds, done.plan)
 
     def adapted(done: growc.Applied) -> float:
         before = merged(copy.deepcopy(module), source)
@@ -81,15 +81,15 @@ def loaded(module: Any, path: Path) -> nn.Module:
     """A directory, by a module's class. Raises UnsoundError where a tensor is missing or unexpected."""
     kind = type(module)
     try:
-        made, said = kind.from_pretrained(path, output_loading_info=True)
+        result, problems = kind.from_pretrained(path, output_loading_info=True)
     except AttributeError:  # a class that takes what is loaded for the model alone
-        made, said = kind.from_pretrained(path), {}
+        result, problems = kind.from_pretrained(path), {}
     except (RuntimeError, ValueError) as error:
         raise UnsoundError(f"loading: {type(error).__name__}: {error}") from error
-    if any(said.values()):
-        raise UnsoundError(f"loading: { {name: found for name, found in said.items() if found} }")
-    made.config._experts_implementation = module.config._experts_implementation
-    return made.eval()
+    if any(problems.values()):
+        raise UnsoundError(f"loading: { {name: names for name, names in problems.items() if names} }")
+    result.config._experts_implementation = module.config._experts_implementation
+    return result.eval()
 
 
 def unknown(module: nn.Module, path: Path, plan: Plan) -> bool:

@@ -63,9 +63,9 @@ def distance(one: Path, other: Path, feed: judge.Feed) -> float:
     """How far two files are apart; where the first is farther from itself without onnxruntime's rewriting of
     its graph than files may be apart, in units of that: deep chains of convolutions round so much.
     """
-    made = ran(one, feed)
-    off = judge.difference(made, ran(other, feed))
-    own = judge.difference(made, ran(one, feed, rewritten=False)) if off > judge.CLOSE else 0.0
+    outputs = ran(one, feed)
+    off = judge.difference(outputs, ran(other, feed))
+    own = judge.difference(outputs, ran(one, feed, rewritten=False)) if off > judge.CLOSE else 0.0
     return off / max(1.0, OWN_ROUNDINGS * own / judge.CLOSE)
 
 
@@ -78,9 +78,9 @@ def zeroed(path: Path, plan: Plan) -> Path:
             gone = np.setdiff1d(np.arange(held.shape[axis]), rows)
             np.moveaxis(held, axis, 0)[gone] = 0
             tensor.CopyFrom(onnx.numpy_helper.from_array(held, tensor.name))
-    made = path.with_name("zeroed.onnx")
-    onnx.save(model, made)
-    return made
+    target = path.with_name("zeroed.onnx")
+    onnx.save(model, target)
+    return target
 
 
 def ran(path: Path, feed: judge.Feed, *, rewritten: bool = True) -> list[Tensor]:
@@ -92,8 +92,8 @@ def ran(path: Path, feed: judge.Feed, *, rewritten: bool = True) -> list[Tensor]
     given, taken = [tensor.numpy() for tensor in judge.tensors(feed)], {}
     for value in session.get_inputs():
         taken[value.name] = _fitting(value, given)
-    made = session.run(None, taken)
-    return [torch.from_numpy(a) for a in made if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
+    outputs = session.run(None, taken)
+    return [torch.from_numpy(a) for a in outputs if isinstance(a, np.ndarray) and a.dtype.kind == "f"]
 
 
 def _fitting(value: onnxruntime.NodeArg, given: list[np.ndarray]) -> np.ndarray:

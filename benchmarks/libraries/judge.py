@@ -72,8 +72,8 @@ def outputs(module: nn.Module, feed: Feed) -> list[Tensor]:
 def recorded(module: nn.Module, feed: Feed) -> list[Tensor]:
     """The same, with what gradients need."""
     torch.manual_seed(0)
-    made = module(**feed)
-    return floats(made.to_tuple() if hasattr(made, "to_tuple") else made)
+    output = module(**feed)
+    return floats(output.to_tuple() if hasattr(output, "to_tuple") else output)
 
 
 def tensors(held: Any) -> list[Tensor]:
@@ -123,14 +123,14 @@ def difference(wanted: Sequence[Tensor], made: Sequence[Tensor]) -> float:
     """
     if len(wanted) != len(made):
         return float("inf")
-    found = 0.0
+    largest = 0.0
     for a, b in zip(wanted, made, strict=True):
         longer = [k for k, (m, n) in enumerate(zip(a.shape, b.shape, strict=False)) if m != n]
         if a.ndim != b.ndim or len(longer) > 1 or not bool(b.isfinite().all()):
             return float("inf")
         off = _units_off(a, b, longer[0]) if longer else (a - b).abs().max()
-        found = max(found, float(off / a.abs().max().clamp_min(1e-30)))
-    return found
+        largest = max(largest, float(off / a.abs().max().clamp_min(1e-30)))
+    return largest
 
 
 def _units_off(wanted: Tensor, made: Tensor, axis: int) -> Tensor:
@@ -148,12 +148,12 @@ def informative(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
 
 def kept(weight: WeightPlan) -> dict[int, np.ndarray]:
     """The old rows that stay, for every axis of a weight on which some go."""
-    found: dict[int, np.ndarray] = {}
+    staying: dict[int, np.ndarray] = {}
     for step in weight.steps:
-        rows = found.get(step.axis, np.arange(weight.before[step.axis]))
+        rows = staying.get(step.axis, np.arange(weight.before[step.axis]))
         index = step.layout.as_map().index
-        found[step.axis] = rows[index[index >= 0]]
-    return {axis: rows for axis, rows in found.items() if len(np.unique(rows)) < weight.before[axis]}
+        staying[step.axis] = rows[index[index >= 0]]
+    return {axis: rows for axis, rows in staying.items() if len(np.unique(rows)) < weight.before[axis]}
 
 
 def without(source: nn.Module, plan: Plan) -> tuple[nn.Module, dict[int, Tensor]]:
@@ -209,8 +209,8 @@ def _over_units(module: nn.Module, rows: Tensor, x: Tensor, *rest: Any) -> Any:
         k: None if p is None else nn.Parameter(p[rows]) for k, p in module._parameters.items()
     }
     given = (t[..., rows] if isinstance(t, Tensor) and t.shape == x.shape else t for t in (x, *rest))
-    made = type(module).forward(part, *given)
-    return torch.zeros_like(x, dtype=made.dtype).index_copy(-1, rows, made)
+    output = type(module).forward(part, *given)
+    return torch.zeros_like(x, dtype=output.dtype).index_copy(-1, rows, output)
 
 
 @contextmanager
@@ -241,8 +241,8 @@ def statistics_of(vectors: Mapping[int, Tensor]) -> Iterator[None]:
                 return kind(x, shape, *given, eps)
             extra = (None if one is None else one[rows] for one in given)
             shape = len(torch.unique(rows * shape // x.shape[axis])) if kind is group else (len(rows),)
-            made = kind(x.index_select(axis, rows), shape, *extra, eps)
-            return torch.zeros_like(x).index_copy(axis, rows, made)
+            output = kind(x.index_select(axis, rows), shape, *extra, eps)
+            return torch.zeros_like(x).index_copy(axis, rows, output)
 
         return norm
 

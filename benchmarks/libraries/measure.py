@@ -89,9 +89,9 @@ def report(
         outcomes: dict[str, Outcome] = {}
         for axis in names:
             for name, text in statements(axis).items():
-                found = {f"{name}{o.beside}": o for o in ask(text)}
-                outcomes |= found
-                if found[name].status == NO_AXIS:
+                answers = {f"{name}{o.beside}": o for o in ask(text)}
+                outcomes |= answers
+                if answers[name].status == NO_AXIS:
                     break
         if subject.axes:
             lacking = {n: o for n, o in outcomes.items() if o.status == NO_AXIS}
@@ -133,21 +133,21 @@ def judged(text: str, grow: Callable[[], Any], compare: Callable[[Any], float | 
     """The outcome of one statement. grow: makes the result; compare: how far that is off, None if unknown."""
     start = time.process_time()
     try:
-        made = grow()
+        result = grow()
         seconds = time.process_time() - start
-        off = compare(made)
+        off = compare(result)
     except GrowError as error:
         return _refused(error, text.split()[1], time.process_time() - start)
     except UnsoundError as error:
         return Outcome(WRONG, str(error), float("inf"), time.process_time() - start)
     except Exception as error:  # noqa: BLE001 - a crash is an outcome as well
-        said = f"{type(error).__name__}: {error}\n{traceback.format_exc()[-1500:]}"
-        return Outcome(CRASHED, said, seconds=time.process_time() - start)
-    gaps = "; ".join(f"{gap.node}: {gap.cause}" for gap in made.plan.certificate.gaps[:3])
-    fixed = tuple(note for note in made.plan.notes if "stay as they are" in note)
+        message = f"{type(error).__name__}: {error}\n{traceback.format_exc()[-1500:]}"
+        return Outcome(CRASHED, message, seconds=time.process_time() - start)
+    gaps = "; ".join(f"{gap.node}: {gap.cause}" for gap in result.plan.certificate.gaps[:3])
+    fixed = tuple(note for note in result.plan.notes if "stay as they are" in note)
     if off is None:
         return Outcome(RUNS, gaps, 0.0, seconds, fixed)
-    exact = made.plan.certificate.exact
+    exact = result.plan.certificate.exact
     status = RIGHT if off <= judge.CLOSE else WRONG if exact else AS_PLANNED
     return Outcome(status, gaps, off, seconds, fixed)
 
@@ -158,11 +158,11 @@ def distance(module: nn.Module, made: Any, feeds: Feeds, plan: Plan | None = Non
     if not plan.reduces:
         return max(judge.difference(*_of_both(module, made, feed)) for feed in feeds)
     source = copy.deepcopy(module)
-    found = [judge.precise((made,), feed) for feed in feeds]
-    kept = all(t.dtype == torch.float64 for _, [given] in found for t in given)
+    precise_outputs = [judge.precise((made,), feed) for feed in feeds]
+    kept = all(t.dtype == torch.float64 for _, [given] in precise_outputs for t in given)
     removed, vectors = judge.without(source.double() if kept else source, plan)
     off = 0.0
-    for feed, [given] in found:
+    for feed, [given] in precise_outputs:
         with judge.statistics_of(vectors):
             off = max(off, judge.difference(judge.outputs(removed, feed), given))
     return off
@@ -188,11 +188,11 @@ def _of_both(module: nn.Module, made: nn.Module, feed: judge.Feed) -> list[list[
 
 def _refused(error: GrowError, axis: str, seconds: float) -> Outcome:
     first = error.diagnostics[0]
-    said = "; ".join([f"{first.code} {first.message}", *first.notes, first.help or ""]).strip("; ")
+    message = "; ".join([f"{first.code} {first.message}", *first.notes, first.help or ""]).strip("; ")
     if first.code == "G302":
-        return Outcome(NO_AXIS, said, seconds=seconds)
+        return Outcome(NO_AXIS, message, seconds=seconds)
     if first.message.endswith("does not come out whole") and not first.message.startswith("1 /"):
-        return Outcome(ODD, said, seconds=seconds)
+        return Outcome(ODD, message, seconds=seconds)
     places = [note for note in first.notes if note.startswith("asked for axis ")]
     named = "`" in " ".join([first.message, *places]).replace(f"`{axis}`", "")
-    return Outcome(REFUSED, said, seconds=seconds, named=named)
+    return Outcome(REFUSED, message, seconds=seconds, named=named)

@@ -109,15 +109,15 @@ def _words(
     find = [getattr(part, media) for part in module.modules() if hasattr(part, media)][-1]
     taken = inspect.signature(find).parameters
     with torch.no_grad():
-        found = find(**{name: value for name, value in feed.items() if name in taken})
-    features = getattr(found, "pooler_output", found)
-    features = found.deepstack_features[0][1] if features is None else features
+        output = find(**{name: value for name, value in feed.items() if name in taken})
+    features = getattr(output, "pooler_output", output)
+    features = output.deepstack_features[0][1] if features is None else features
     parts = [features] if isinstance(features, Tensor) else features
     count = sum(part.numel() // part.shape[-1] for part in parts) // 2
     token = SOUND if media == "get_audio_features" else IMAGE
     words = _drawn(Ids((2, count + 6)), draw)
     words[:, 3:-3] = token
-    made = {"input_ids": words}
+    word_feed = {"input_ids": words}
     if "mm_token_type_ids" in inspect.signature(module.forward).parameters:
-        made["mm_token_type_ids"] = (words == token).long()
-    return made
+        word_feed["mm_token_type_ids"] = (words == token).long()
+    return word_feed

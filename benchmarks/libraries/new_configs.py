@@ -104,7 +104,7 @@ def _groups(stored: Mapping[str, Any]) -> int:
 def _layers(there: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """As many layers as show every kind that there is, at least two; of given lists the shortest counts."""
     lists = {name: given.get(name, there.get(name)) for name in KINDS}
-    lists = {name: found for name, found in lists.items() if isinstance(found, list)}
+    lists = {name: kinds for name, kinds in lists.items() if isinstance(kinds, list)}
     if not lists:
         return {}
     rows = list(dict.fromkeys(zip(*lists.values(), strict=False)))

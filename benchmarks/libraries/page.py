@@ -116,8 +116,8 @@ def _others(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for models in groups.values():
         for key, name, case in _cases(models):
             if case["status"] != RIGHT:
-                said = " ".join(case["said"].split()).replace("|", "\\|")
-                yield f"| {key} | {name} | {case['status']} | {said[:300]} |"
+                reason = " ".join(case["said"].split()).replace("|", "\\|")
+                yield f"| {key} | {name} | {case['status']} | {reason[:300]} |"
 
 
 def _left_out(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

@@ -41,8 +41,8 @@ SAME, DIFFERS, SHAPES, LARGE, ERROR = "same", "differs", "other shapes", "not sm
 def ignored(module: nn.Module, package: str, classes: set[int]) -> list[nn.Module]:
     """The layers that make the outputs: classifiers, by their number of classes, and heads of detectors."""
     if isinstance(module, subjects.Detected):
-        found = [m for name, m in module.named_modules() if name.rsplit(".", 1)[-1] in PREDICTIONS]
-        return [*found, module.head] if "ssd" in package and module.head is not None else found
+        predictions = [m for name, m in module.named_modules() if name.rsplit(".", 1)[-1] in PREDICTIONS]
+        return [*predictions, module.head] if "ssd" in package and module.head is not None else predictions
     sizes = ((m, getattr(m, "out_features", getattr(m, "out_channels", 0))) for m in module.modules())
     return [m for m, size in sizes if size in classes]
 
@@ -75,7 +75,7 @@ def number(module: nn.Module) -> None:
 
 def kept(source: nn.Module, made: nn.Module) -> dict[str, dict[int, np.ndarray]]:
     """The rows of the source that stay, by tensor and axis, where some go: read from the gradients."""
-    found: dict[str, dict[int, np.ndarray]] = {}
+    staying: dict[str, dict[int, np.ndarray]] = {}
     after, buffers = dict(made.named_parameters()), dict(source.named_buffers())
     for name, weight in source.named_parameters():
         numbers = after[name].grad
@@ -85,23 +85,23 @@ def kept(source: nn.Module, made: nn.Module) -> dict[str, dict[int, np.ndarray]]
             rows = (numbers.long() // weight.stride(axis) % size).unique().numpy()
             mean = f"{name.rpartition('.')[0]}.running_mean"
             for tensor in (name, *([mean] if weight.ndim == 1 and mean in buffers else [])):
-                found.setdefault(tensor, {}).update({axis: rows} if len(rows) < size else {})
-    return found
+                staying.setdefault(tensor, {}).update({axis: rows} if len(rows) < size else {})
+    return staying
 
 
 def pruned(source: nn.Module, feed: judge.Feed, package: str) -> dict[str, Any]:
     """The outcome on one model."""
     before = [t.shape for t in judge.outputs(source, feed)]
-    made = copy.deepcopy(source)
-    number(made)
+    result = copy.deepcopy(source)
+    number(result)
     start = time.process_time()
-    halve(made, next(iter(feed.values())), package, {shape[1] for shape in before})
+    halve(result, next(iter(feed.values())), package, {shape[1] for shape in before})
     seconds = time.process_time() - start
-    outputs = judge.outputs(made, feed)
-    removed, vectors = judge.dropped(source, kept(source, made))
+    outputs = judge.outputs(result, feed)
+    removed, vectors = judge.dropped(source, kept(source, result))
     with judge.statistics_of(vectors):
         off = judge.difference(judge.outputs(removed, feed), outputs)
-    sizes = [sum(p.numel() for p in m.parameters()) for m in (source, made)]
+    sizes = [sum(p.numel() for p in m.parameters()) for m in (source, result)]
     status = SAME if off <= judge.CLOSE else DIFFERS
     status = SHAPES if [t.shape for t in outputs] != before else status
     status = LARGE if sizes[1] >= sizes[0] else status
@@ -117,14 +117,14 @@ def _work(name: str, pipe: Any) -> None:
         feed, _ = judge.precise((source,), feeds[0])
     except Exception as error:  # noqa: BLE001 - it is not made here either
         large = isinstance(error, subjects.TooLargeError)
-        said = "more parameters than are run" if large else f"{type(error).__name__}: {error}"
-        pipe.send({"skipped": said})
+        reason = "more parameters than are run" if large else f"{type(error).__name__}: {error}"
+        pipe.send({"skipped": reason})
         return
     try:
         pipe.send(pruned(source, feed, subject.family))
     except Exception as error:  # noqa: BLE001 - it is an outcome
-        found = _failed(f"{type(error).__name__}: {error}")
-        pipe.send(found | {"trace": traceback.format_exc()[-1500:]})
+        failure = _failed(f"{type(error).__name__}: {error}")
+        pipe.send(failure | {"trace": traceback.format_exc()[-1500:]})
 
 
 def _failed(said: str) -> dict[str, Any]:
@@ -139,12 +139,12 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--json", type=Path, default=Path("build/pruning.json"))
     options = parser.parse_args()
-    found: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     for subject in subjects.torchvision_subjects():
-        if subject.name in options.names if options.names else subject.name not in found:
-            found[subject.name] = alone(_work, (subject.name,), LIMIT, _failed)
-            options.json.write_text(json.dumps(found, indent=1))
-            print(*_lines(subject.name, found[subject.name]), sep="\n", flush=True)
+        if subject.name in options.names if options.names else subject.name not in results:
+            results[subject.name] = alone(_work, (subject.name,), LIMIT, _failed)
+            options.json.write_text(json.dumps(results, indent=1))
+            print(*_lines(subject.name, results[subject.name]), sep="\n", flush=True)
 
 
 def _lines(name: str, model: Mapping[str, Any]) -> Iterator[str]:

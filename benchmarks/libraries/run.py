@@ -50,10 +50,10 @@ LIBRARIES: Mapping[str, Callable[[], Iterator[Subject]]] = {
 
 def families(*libraries: str) -> Iterator[Subject]:
     """For each family the first model that is not too large, by the family's name."""
-    found: dict[tuple[str, str], list[Subject]] = {}
+    subjects_of: dict[tuple[str, str], list[Subject]] = {}
     for subject in chain.from_iterable(LIBRARIES[library]() for library in libraries):
-        found.setdefault((subject.library, subject.family), []).append(subject)
-    for (library, family), members in found.items():
+        subjects_of.setdefault((subject.library, subject.family), []).append(subject)
+    for (library, family), members in subjects_of.items():
         yield Subject(library, family, family, partial(_first, members), members[0].axes)
 
 
@@ -83,8 +83,8 @@ def _work(library: str, key: str, pipe: Any) -> None:
     torch.set_num_threads(1)
     subject = next(s for s in LIBRARIES[library]() if _key(library, s) == key)
     try:
-        found = _measured(library, subject)
-        pipe.send(found | {"seconds": time.process_time()} if "seconds" in found else found)
+        record = _measured(library, subject)
+        pipe.send(record | {"seconds": time.process_time()} if "seconds" in record else record)
     except subjects.TooLargeError:
         pipe.send({"skipped": "more parameters than are run"})
     except Exception as error:  # noqa: BLE001
@@ -114,16 +114,16 @@ def main() -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--json", type=Path, default=Path("build/libraries.json"))
     options = parser.parse_args()
-    found: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     for library in [options.library] if options.library else LIBRARIES:
         for subject in LIBRARIES[library]():
             key = _key(library, subject)
-            wanted = subject.name in options.names if options.names else key not in found
+            wanted = subject.name in options.names if options.names else key not in results
             if wanted:
-                made = alone(_work, (library, key), LIMIT, _crashed)
-                found[key] = made | {"revision": revision(), "date": str(date.today())}
-                options.json.write_text(json.dumps(found, indent=1))
-                print(*_lines(key, found[key]), sep="\n", flush=True)
+                record = alone(_work, (library, key), LIMIT, _crashed)
+                results[key] = record | {"revision": revision(), "date": str(date.today())}
+                options.json.write_text(json.dumps(results, indent=1))
+                print(*_lines(key, results[key]), sep="\n", flush=True)
 
 
 def _lines(key: str, model: dict[str, Any]) -> Iterator[str]:

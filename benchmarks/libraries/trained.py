@@ -35,8 +35,8 @@ def gradients(module: nn.Module, outputs: Sequence[Tensor]) -> dict[str, Tensor]
     named = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if not loss.requires_grad:
         return {}
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
-    return {name: g for name, g in zip(named, found, strict=True) if g is not None}
+    computed = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    return {name: g for name, g in zip(named, computed, strict=True) if g is not None}
 
 
 def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed) -> float | None:
@@ -58,9 +58,9 @@ def state_off(source: nn.Module, result: nn.Module, plan: Plan, feed: judge.Feed
         if name in before
     }
     state = {"state": entries, "param_groups": [{"lr": 0.1, "params": list(range(len(names)))}]}
-    made = carry(state, plan, [names], [name for name, _ in result.named_parameters()])
-    moments = {made.names[0][k]: entry["exp_avg"] for k, entry in made.state["state"].items()}
-    exact = [name for name in made.exact if name in after]
+    carried = carry(state, plan, [names], [name for name, _ in result.named_parameters()])
+    moments = {carried.names[0][k]: entry["exp_avg"] for k, entry in carried.state["state"].items()}
+    exact = [name for name in carried.exact if name in after]
     if not exact:
         return None
     largest = max(after.values(), key=lambda gradient: float(gradient.abs().max()))

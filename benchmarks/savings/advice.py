@@ -48,8 +48,8 @@ def advice(table: Table, lines: Sequence[Line], complete: bool) -> str:
     number, best = saving[0]
     limit = margin(scratch)
     if whole - number.cost < limit:
-        told = f"{linked(best.row)} {number.percent(whole)}"
-        return _cells(have, want, "scratch: the seeds tell no row from it", "100 %", "–", told)
+        named = f"{linked(best.row)} {number.percent(whole)}"
+        return _cells(have, want, "scratch: the seeds tell no row from it", "100 %", "–", named)
     alike = [(n, line) for n, line in saving[1:] if n.cost - number.cost < limit]
     others_too = ", ".join(f"{linked(line.row)} {n.percent(whole)}" for n, line in alike) or "none"
     source = source_cost(best)

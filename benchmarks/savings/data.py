@@ -38,8 +38,8 @@ class WrongDataError(Exception):
 def frozen(name: str) -> bytes:
     """The bytes of one file. Raises WrongDataError where its digest is another one."""
     packed = (FOLDER / name).read_bytes()
-    if (found := hashlib.sha256(packed).hexdigest()) != DIGESTS[name]:
-        raise WrongDataError(f"{name} has digest {found}, and committed runs were made with {DIGESTS[name]}")
+    if (digest := hashlib.sha256(packed).hexdigest()) != DIGESTS[name]:
+        raise WrongDataError(f"{name} has digest {digest}, and committed runs were made with {DIGESTS[name]}")
     return lzma.decompress(packed)
 
 
@@ -94,8 +94,8 @@ class Bytes:
             yield self._windows(data, starts[first : first + self.batch])
 
     def _windows(self, data: np.ndarray, starts: np.ndarray) -> Batch:
-        found = torch.from_numpy(data[starts[:, None] + np.arange(self.length + 1)].astype(np.int64))
-        return found[:, :-1], found[:, 1:]
+        windows = torch.from_numpy(data[starts[:, None] + np.arange(self.length + 1)].astype(np.int64))
+        return windows[:, :-1], windows[:, 1:]
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,8 @@ def main() -> None:
         name = path.relative_to(root)
         if not SKIPPED & set(name.parts):
             parts += [name.as_posix().encode(), path.read_bytes()]
-    found = load_digits()
-    rows = np.concatenate([found.data, found.target[:, None]], 1).astype(np.uint8)
+    digits = load_digits()
+    rows = np.concatenate([digits.data, digits.target[:, None]], 1).astype(np.uint8)
     for name, data in (("stdlib.xz", SEPARATOR.join(parts) + SEPARATOR), ("digits.xz", rows.tobytes())):
         packed = lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)
         (FOLDER / name).write_bytes(packed)

@@ -52,8 +52,8 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The result of all heads, projected back to the stream."""
         q, k, v = (m(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for m in (self.q, self.k, self.v))
-        found = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        return self.out(found.transpose(1, 2).flatten(2))
+        attended = functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(attended.transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):

@@ -64,12 +64,12 @@ class Line:
 
     def mean(self, cost: int = FLOPS) -> list[tuple[float, float]]:
         """The mean of the seeds' points: costs are equal but where stages are drawn."""
-        return [tuple(map(fmean, zip(*found, strict=True))) for found in zip(*self.points(cost), strict=True)]
+        return [tuple(map(fmean, zip(*seeds, strict=True))) for seeds in zip(*self.points(cost), strict=True)]
 
     def curve(self) -> list[tuple[float, float]]:
         """The mean of the stable runs, as (operations, loss)."""
         rows = zip(*(record["curve"] for record in self.records), strict=True)
-        return [(fmean(p[FLOPS] for p in found), fmean(p[LOSS] for p in found)) for found in rows]
+        return [(fmean(p[FLOPS] for p in points), fmean(p[LOSS] for p in points)) for points in rows]
 
     @property
     def cost(self) -> float:

@@ -59,10 +59,10 @@ class Runner:
             return row.rate
         trials = [trial for trial in self.table.trials() if trial.family == row.family]
         records = [self.places.finished(self.table, trial, self.table.seeds[0]) for trial in trials]
-        found = [record for record in records if record is not None]
-        if len(found) < len(trials):
+        ended = [record for record in records if record is not None]
+        if len(ended) < len(trials):
             return None
-        return min(found, key=lambda record: record["decayed"][0][2])["rate"]
+        return min(ended, key=lambda record: record["decayed"][0][2])["rate"]
 
     def weights(self, name: str, seed: int) -> dict[str, torch.Tensor]:
         """The final weights of a row that has ended."""

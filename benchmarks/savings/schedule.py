@@ -38,7 +38,7 @@ def legs(steps: int, warmup: int, branches: Sequence[float], decay: float = DECA
     [(0, 4, False), (4, 5, True), (4, 8, False), (8, 10, True)]
     """
     stable = WarmupStableDecay(steps, warmup)
-    found: list[Leg] = []
+    planned: list[Leg] = []
     start = 0
     for part in branches:
         end = round(part * steps)
@@ -46,6 +46,6 @@ def legs(steps: int, warmup: int, branches: Sequence[float], decay: float = DECA
         leaving = end - falling
         if leaving < start:
             raise ValueError(f"the branch that ends at step {end} leaves before the one in front of it")
-        found += [Leg(start, leaving, stable), Leg(leaving, end, stable.ending(end, falling))]
+        planned += [Leg(start, leaving, stable), Leg(leaving, end, stable.ending(end, falling))]
         start = leaving
-    return found
+    return planned

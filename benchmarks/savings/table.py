@@ -61,13 +61,13 @@ COLUMNS = (
 
 def lines_of(table: Table, places: Places) -> list[Line]:
     """The listed rows with the records of all their runs that have ended; those without any are left out."""
-    found = []
+    lines = []
     for row in table.rows:
         records = [places.finished(table, row, seed) for seed in table.seeds]
         ended = tuple(record for record in records if record is not None)
         if row.listed and ended:
-            found.append(Line(row, ended))
-    return found
+            lines.append(Line(row, ended))
+    return lines
 
 
 def ended_runs(table: Table, places: Places) -> int:

@@ -95,13 +95,13 @@ class Table:
 
     def trials(self) -> tuple[Row, ...]:
         """The rows that tune rates: each ends at the first branch, and runs for the first seed alone."""
-        found = []
+        trials = []
         for family in self.families:
             row = next(row for row in self.rows if row.name == family.tuned)
             for rate in family.rates:
                 trial = replace(row, name=f"{row.name} at {rate:g}", rate=rate, tunes=row.name)
-                found.append(replace(trial, branches=row.branches[:1], listed=False))
-        return tuple(found)
+                trials.append(replace(trial, branches=row.branches[:1], listed=False))
+        return tuple(trials)
 
     def order(self) -> list[tuple[Row, int]]:
         """All runs in order: scratch with its rates first, then sources, then row by row for each seed."""
@@ -110,10 +110,10 @@ class Table:
             f.name: [(t, self.seeds[0]) for t in self.trials() if t.family == f.name] for f in self.families
         }
         sources = [row for row in others if not row.listed]
-        found = [*trials.pop(scratch.family), *((scratch, seed) for seed in self.seeds)]
-        found += [(row, seed) for row in sources for seed in self.seeds]
-        found += [run for runs in trials.values() for run in runs]
-        return found + [(row, seed) for seed in self.seeds for row in others if row.listed]
+        runs_in_order = [*trials.pop(scratch.family), *((scratch, seed) for seed in self.seeds)]
+        runs_in_order += [(row, seed) for row in sources for seed in self.seeds]
+        runs_in_order += [run for runs in trials.values() for run in runs]
+        return runs_in_order + [(row, seed) for seed in self.seeds for row in others if row.listed]
 
 
 @dataclass(frozen=True)

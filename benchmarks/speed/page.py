@@ -27,18 +27,18 @@ gathers.
 def lines(said: Mapping[str, Any]) -> Iterator[str]:
     """The page."""
     yield HEAD
-    for case, found in said.items():
-        told = found["machine"]
+    for case, record in said.items():
+        host = record["machine"]
         yield f"## {(CASES[case].__doc__ or case).rstrip('.')}\n"
         yield (
-            f"{told['processor']}, {told['cores']} cores, {told['system']}, Python {told['python']}; load"
-            f" {told['load before']} before; {told['revision']}, {told['date']}; medians of"
-            f" {len(next(iter(found['contenders'].values()))['runs'])}.\n"
+            f"{host['processor']}, {host['cores']} cores, {host['system']}, Python {host['python']}; load"
+            f" {host['load before']} before; {host['revision']}, {host['date']}; medians of"
+            f" {len(next(iter(record['contenders'].values()))['runs'])}.\n"
         )
         yield "| | wall | CPU | memory | × cp |"
         yield "| --- | --- | --- | --- | --- |"
-        base = found["contenders"].get("cp of the result", {}).get("wall", 0)
-        for label, one in found["contenders"].items():
+        base = record["contenders"].get("cp of the result", {}).get("wall", 0)
+        for label, one in record["contenders"].items():
             times = f"{one['wall'] / base:.1f}" if base else ""
             memory = f"{one['memory'] / 1e6:.0f} MB" if one["memory"] else ""
             yield f"| {label} | {one['wall']:.2f} s | {one['cpu']:.2f} s | {memory} | {times} |"

@@ -186,18 +186,18 @@ def measured(case: str, models: Path, peers: str, runs: int) -> Iterator[tuple[s
     with tempfile.TemporaryDirectory(dir=models) as name:
         out = Path(name)
         commands = CASES[case](models, out, peers)
-        found: dict[str, list[dict[str, float]]] = {label: [] for label in commands}
+        runs_of: dict[str, list[dict[str, float]]] = {label: [] for label in commands}
         given = set(out.iterdir())
         copied = next((label for label, command in commands.items() if "-o" in command), None)
         for _ in range(runs):
             for label, command in commands.items():
                 for path in set(out.iterdir()) - given:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
-                found[label].append(run(command))
+                runs_of[label].append(run(command))
                 if label == copied:
                     result = Path(command[command.index("-o") + 1])
-                    found.setdefault("cp of the result", []).append(copies(out, result))
-    for label, times in found.items():
+                    runs_of.setdefault("cp of the result", []).append(copies(out, result))
+    for label, times in runs_of.items():
         middle = {key: median(one[key] for one in times) for key in times[0]}
         yield label, middle | {"runs": [round(one["wall"], 3) for one in times]}
 
@@ -232,18 +232,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("build/performance.json"))
     options = parser.parse_args()
     options.models.mkdir(parents=True, exist_ok=True)
-    said: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
+    results: dict[str, Any] = json.loads(options.json.read_text()) if options.json.exists() else {}
     for case in options.cases or CASES:
-        told = machine()
-        said[case] = {
-            "machine": told,
+        described = machine()
+        results[case] = {
+            "machine": described,
             "contenders": dict(measured(case, options.models, options.peers, options.runs)),
         }
-        options.json.write_text(json.dumps(said, indent=1) + "\n")
-        for label, found in said[case]["contenders"].items():
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        for label, medians in results[case]["contenders"].items():
             print(
-                f"{case:10} {label:22} {found['wall']:8.2f} s  {found['cpu']:8.2f} s of CPU"
-                f"  {found['memory'] / 1e6:7.0f} MB",
+                f"{case:10} {label:22} {medians['wall']:8.2f} s  {medians['cpu']:8.2f} s of CPU"
+                f"  {medians['memory'] / 1e6:7.0f} MB",
                 flush=True,
             )
 

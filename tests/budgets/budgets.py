@@ -78,10 +78,10 @@ def on_zoo(name: str, folder: Path) -> dict[str, Any]:
 def held_out(model: Path, recipe: str, folder: Path, data: Path) -> dict[str, Any]:
     """The cost of a recipe on held-out samples."""
     done = growc.apply(recipe, model, folder / "small.onnx", inputs=data, force=True)
-    found = done.calibration
-    assert found is not None
-    loss = None if found.after is None else round(found.after.mean, 4)
-    kl = None if found.kl is None else round(found.kl, 4)
+    calibration = done.calibration
+    assert calibration is not None
+    loss = None if calibration.after is None else round(calibration.after.mean, 4)
+    kl = None if calibration.kl is None else round(calibration.kl, 4)
     sizes = {
         name: change.after[0] for name, change in done.plan.axes.items() if change.before != change.after
     }

@@ -175,19 +175,19 @@ def decode(
         feeds = {f"past{i}": past for i, past in enumerate(held)} | {"ids": ids[:, at : at + count]}
         if "place" in names:
             feeds["place"] = np.arange(at, at + count)
-        found = session.run(None, feeds)
-        logits.append(found[0])
-        held, at = found[1:], at + count
+        outputs = session.run(None, feeds)
+        logits.append(outputs[0])
+        held, at = outputs[1:], at + count
     return np.concatenate(logits, axis=1), held
 
 
 def pasts(path: Path) -> list[Array]:
     """Empty pasts for a decoder (a static cache of zeros); keys and values of an encoder are random."""
-    found = []
+    arrays = []
     for value in onnx.load(path).graph.input:
         dims = [d.dim_value or d.dim_param for d in value.type.tensor_type.shape.dim]
         if value.name.startswith("past"):
             sizes = [{"batch": 2, "past": 0, "encoded": ENCODED}.get(d, d) for d in dims]
-            random = np.random.default_rng(len(found)).standard_normal(sizes)
-            found.append((random if "encoded" in dims else 0 * random).astype(np.float32))
-    return found
+            random = np.random.default_rng(len(arrays)).standard_normal(sizes)
+            arrays.append((random if "encoded" in dims else 0 * random).astype(np.float32))
+    return arrays

@@ -88,18 +88,18 @@ class _Answers(BaseHTTPRequestHandler):
         parts = path.strip("/").split("/")
         listed = parts[:2] == ["api", "models"]
         owner, name, *rest = parts[2:] if listed else parts
-        found = self.hub.repositories.get(f"{owner}/{name}")
-        if found is None:
+        repository = self.hub.repositories.get(f"{owner}/{name}")
+        if repository is None:
             self._send(401, b"", {"X-Error-Code": "RepoNotFound"})
         elif listed and (not rest or rest[0] == "revision"):
-            self._info(found, "/".join(rest[1:]))
-        elif listed and rest[1:] != [found.commit]:
+            self._info(repository, "/".join(rest[1:]))
+        elif listed and rest[1:] != [repository.commit]:
             self._send(404, b"", {"X-Error-Code": "RevisionNotFound"})
         elif listed:
-            names = [*found.files, *found.told]
-            self._json([self._entry(found, one) for one in names])
+            names = [*repository.files, *repository.told]
+            self._json([self._entry(repository, one) for one in names])
         else:
-            self._file(found, rest[1], "/".join(rest[2:]))
+            self._file(repository, rest[1], "/".join(rest[2:]))
 
     def _info(self, found: Repository, revision: str) -> None:
         if revision and revision not in (*found.revisions, found.commit):

@@ -141,21 +141,21 @@ def outputs(name: str, module: nn.Module) -> list[Tensor]:
     """All outputs on all inputs of the zoo, as they are picked there."""
     blueprint = KNOWN[name]
     assert blueprint.pick is not None
-    made: list[Tensor] = []
+    tensors: list[Tensor] = []
     for feed in build(name).feeds:
         with torch.no_grad():
-            made += blueprint.pick(module(**feed, **blueprint.fixed))
-    return made
+            tensors += blueprint.pick(module(**feed, **blueprint.fixed))
+    return tensors
 
 
 def difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
     """The largest of all, relative to the largest number of an output. Raises AssertionError."""
-    found = 0.0
+    largest = 0.0
     for a, b in zip(ours, theirs, strict=True):
         assert a.shape == b.shape, f"outputs of {list(a.shape)} and {list(b.shape)}"
         assert bool(b.isfinite().all()), "not finite"
-        found = max(found, float((a - b).abs().max() / a.abs().max()))
-    return found
+        largest = max(largest, float((a - b).abs().max() / a.abs().max()))
+    return largest
 
 
 def planned(name: str, text: str, source: nn.Module) -> list[Tensor]:
@@ -169,14 +169,14 @@ def planned(name: str, text: str, source: nn.Module) -> list[Tensor]:
     def grown(feed: Mapping[str, Any]) -> Any:
         return api.grow(model.module, text, dict(feed), check=False, keep_class=False)
 
-    first, made = grown(model.feeds[0]), []
+    first, results = grown(model.feeds[0]), []
     with torch.no_grad():
         for feed in model.feeds:
             try:
-                made.append(first(**feed))
+                results.append(first(**feed))
             except (IndexError, RuntimeError):
-                made.append(grown(feed)(**feed))
-    return [tensor for one in made for tensor in (one if isinstance(one, tuple) else (one,))]
+                results.append(grown(feed)(**feed))
+    return [tensor for one in results for tensor in (one if isinstance(one, tuple) else (one,))]
 
 
 def judged(name: str, text: str, source: Path, target: Path) -> Outcome:
@@ -186,8 +186,8 @@ def judged(name: str, text: str, source: Path, target: Path) -> Outcome:
         done = api.apply(text, source, target, check=False, force=True)
     if isinstance(attempt.error, GrowError):
         first = attempt.error.diagnostics[0]
-        said = "; ".join([f"{first.code} {first.message}", *first.notes, first.help or ""])
-        return Outcome(REFUSED, said.strip("; "), 0.0, time.monotonic() - start)
+        message = "; ".join([f"{first.code} {first.message}", *first.notes, first.help or ""])
+        return Outcome(REFUSED, message.strip("; "), 0.0, time.monotonic() - start)
     if attempt.error is not None:
         traceback.print_exc(file=sys.stderr)
         return Outcome(
@@ -195,10 +195,10 @@ def judged(name: str, text: str, source: Path, target: Path) -> Outcome:
         )
     seconds, exact = time.monotonic() - start, done.plan.certificate.exact
     try:
-        made = outputs(name, loaded(name, target))
+        results = outputs(name, loaded(name, target))
         whole = loaded(name, source)
         wanted = outputs(name, whole) if exact else planned(name, text, whole)
-        off = difference(wanted, made)
+        off = difference(wanted, results)
     except (AssertionError, RuntimeError, ValueError, GrowError) as error:
         return Outcome(WRONG, f"{type(error).__name__}: {error}", 0.0, seconds)
     gaps = "; ".join(gap.cause for gap in done.plan.certificate.gaps[:2])
@@ -237,8 +237,8 @@ def page(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     cases = [(n, r, case) for n, row in found.items() for r, case in row.items()]
     counts = Counter(case["status"] for _, _, case in cases)
     held = len(cases) - counts[REFUSED] - counts[WRONG]
-    said = ", ".join(f"{counts[s]} {s}" for s in (EXACT, AS_PLANNED, AS_CERTIFIED, REFUSED, WRONG))
-    lines = [f"{held} of {len(cases)} cases of {len(found)} classes are written: {said}.", ""]
+    summary = ", ".join(f"{counts[s]} {s}" for s in (EXACT, AS_PLANNED, AS_CERTIFIED, REFUSED, WRONG))
+    lines = [f"{held} of {len(cases)} cases of {len(found)} classes are written: {summary}.", ""]
     lines += [f"| class | {' | '.join(RECIPES)} |", "| --- " * (len(RECIPES) + 1) + "|"]
     for name in sorted(found):
         shown = [_cell(found[name].get(recipe)) for recipe in RECIPES]
@@ -271,25 +271,25 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     transformers.utils.logging.disable_progress_bar()
     recipes = [r for r in RECIPES if not options.recipe or r in options.recipe.split(",")]
-    found: dict[str, dict[str, Any]] = {}
+    outcomes: dict[str, dict[str, Any]] = {}
     if options.json and options.json.exists():
-        found = json.loads(options.json.read_text())
+        outcomes = json.loads(options.json.read_text())
     for name in options.names or names():
-        left = [r for r in recipes if recipe_of(name, r) and r not in found.get(name, {})]
+        left = [r for r in recipes if recipe_of(name, r) and r not in outcomes.get(name, {})]
         if not left:
             continue
         with tempfile.TemporaryDirectory(prefix="growc-") as folder:
             source = saved(name, Path(folder))
             for recipe in left:
                 outcome = judged(name, recipe_of(name, recipe), source, Path(folder) / "grown")
-                found.setdefault(name, {})[recipe] = asdict(outcome)
+                outcomes.setdefault(name, {})[recipe] = asdict(outcome)
                 row = f"{name:14} {recipe:10} {outcome.status:10} {outcome.difference:7.0e}"
                 print(f"{row} {outcome.seconds:6.1f} s  {outcome.said[:400]}", flush=True)
                 if options.json:
-                    options.json.write_text(json.dumps(found, indent=1))
+                    options.json.write_text(json.dumps(outcomes, indent=1))
     if options.page:
-        options.page.write_text(page(found), encoding="utf-8")
-    print(Counter(case["status"] for cases in found.values() for case in cases.values()))
+        options.page.write_text(page(outcomes), encoding="utf-8")
+    print(Counter(case["status"] for cases in outcomes.values() for case in cases.values()))
 
 
 if __name__ == "__main__":

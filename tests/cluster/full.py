@@ -81,9 +81,9 @@ def started(command: list[Any], folder: Path, processes: int = 0, restarts: int 
 
 def ended(process: subprocess.Popen[str], *, well: bool = True) -> str:
     """Wait for a process to end as it should; return its output."""
-    said, _ = process.communicate(timeout=1800)
-    assert (process.returncode == 0) == well, said[-3000:]
-    return said
+    output, _ = process.communicate(timeout=1800)
+    assert (process.returncode == 0) == well, output[-3000:]
+    return output
 
 
 def below(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
@@ -131,8 +131,8 @@ def model(kind: str, folder: Path) -> Path:
     if not path.exists():
         torch.manual_seed(0)
         config = getattr(transformers, f"{kind}Config")(**SIZES[kind], dtype="bfloat16")
-        made = getattr(transformers, f"{kind}ForCausalLM")(config).to(torch.bfloat16)
-        made.save_pretrained(path, max_shard_size="300MB")
+        network = getattr(transformers, f"{kind}ForCausalLM")(config).to(torch.bfloat16)
+        network.save_pretrained(path, max_shard_size="300MB")
     return path
 
 
@@ -158,7 +158,7 @@ def grown(kind: str, out: Path, *options: Any) -> list[Any]:
 def same_bytes(kind: str, folder: Path) -> dict[str, Any]:
     """One process, and one, two and three ranks."""
     source = model(kind, folder)
-    found: dict[str, Any] = {"bytes": sum(p.stat().st_size for p in source.glob("*.safetensors"))}
+    record: dict[str, Any] = {"bytes": sum(p.stat().st_size for p in source.glob("*.safetensors"))}
     wanted = None
     for processes in (0, 1, 2, 3):
         out = folder / f"{kind}.by{processes}"
@@ -167,13 +167,13 @@ def same_bytes(kind: str, folder: Path) -> dict[str, Any]:
         memory = watched(process)
         ended(process)
         seconds = round(time.perf_counter() - start, 1)
-        found[f"{processes} ranks" if processes else "alone"] = {"seconds": seconds, "memory": memory}
+        record[f"{processes} ranks" if processes else "alone"] = {"seconds": seconds, "memory": memory}
         wanted = wanted or digests(out)
         assert digests(out) == wanted, processes
-        found["written"] = sum(p.stat().st_size for p in out.glob("*.safetensors"))
+        record["written"] = sum(p.stat().st_size for p in out.glob("*.safetensors"))
         if processes:
             shutil.rmtree(out)
-    return found
+    return record
 
 
 def killed(folder: Path, restarts: int, rank: int) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def measured(folder: Path) -> dict[str, Any]:
     model("Mixtral", folder)
     words = np.random.default_rng(0).integers(0, 8000, (65, 32))
     np.savez(folder / "data.npz", input_ids=words)
-    found, seconds = [], []
+    scores, seconds = [], []
     for workers in (1, 2):
         given = [
             "-m",
@@ -238,8 +238,8 @@ def measured(folder: Path) -> dict[str, Any]:
         start = time.perf_counter()
         text = ended(started([*given, "--workers", workers], folder))
         seconds.append(round(time.perf_counter() - start, 1))
-        found.append(json.loads(text[text.index("{") :])["scores"])
-    one, two = found
+        scores.append(json.loads(text[text.index("{") :])["scores"])
+    one, two = scores
     apart = max(float(np.max(np.abs(np.subtract(two[n], s)) / np.abs(s))) for n, s in one.items())
     assert apart <= 1e-5
     assert all(np.array_equal(np.argsort(two[n]), np.argsort(s)) for n, s in one.items())
@@ -302,11 +302,11 @@ def documented(folder: Path) -> dict[str, Any]:
     [container] = list(yaml.safe_load_all(job))[1]["spec"]["template"]["spec"]["containers"]
     pod = " ".join([*container["command"], *container["args"]]).replace("growc-0.growc", "localhost")
     shell(f"{pod} & {pod} & wait -n && wait -n", place)
-    made = [
+    contents = [
         digests(place / name)["model.safetensors"]
         for name in ("wider", "wider.two", "wider.slurm", "wider.pods")
     ]
-    assert len(set(made)) == 1
+    assert len(set(contents)) == 1
     return {"commands": len(commands) + 2}
 
 
@@ -351,9 +351,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir="build") as folder:
         for name in options.cases or CASES:
             start = time.perf_counter()
-            found = CASES[name](Path(folder).resolve())
-            record.add(name, {"took": round(time.perf_counter() - start, 1), **found})
-            print(f"{name}: {json.dumps(found)}", flush=True)
+            results = CASES[name](Path(folder).resolve())
+            record.add(name, {"took": round(time.perf_counter() - start, 1), **results})
+            print(f"{name}: {json.dumps(results)}", flush=True)
 
 
 if __name__ == "__main__":

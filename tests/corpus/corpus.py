@@ -104,20 +104,20 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="record the results")
     given = parser.parse_args()
     names = [case.name for case in everything(given.zoo) if given.only in case.name]
-    found = results(given.zoo, names, given.jobs)
+    first = results(given.zoo, names, given.jobs)
     known = recorded()
     if given.write:
         again = results(given.zoo, names, given.jobs)
-        steady = {name: digests for name, digests in found.items() if digests == again[name]}
-        for name in found.keys() - steady.keys():
-            print(f"not the same twice: {name}: {differences(found[name], again[name])}")
+        steady = {name: digests for name, digests in first.items() if digests == again[name]}
+        for name in first.keys() - steady.keys():
+            print(f"not the same twice: {name}: {differences(first[name], again[name])}")
         kept = {name: digests for name, digests in known["results"].items() if given.only not in name}
         record = {"versions": versions(), "results": dict(sorted((kept | steady).items()))}
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
         return 0
-    verdicts = {name: verdict(digests, name, known) for name, digests in found.items()}
+    verdicts = {name: verdict(digests, name, known) for name, digests in first.items()}
     counts = Counter(verdicts.values())
-    for name, digests in found.items():
+    for name, digests in first.items():
         if verdicts[name] == DIFFERENT:
             print(f"different: {name}: {differences(digests, known['results'][name])}")
     print(", ".join(f"{count} {kind}" for kind, count in counts.most_common()))

@@ -100,12 +100,12 @@ def _of_graph(seed: int) -> Callable[[Path], Digests]:
 
         import growc
 
-        made = source(seed)
-        if made is None:
+        drawn = source(seed)
+        if drawn is None:
             return {"source": "none"}
         path = folder / "model.onnx"
-        onnx.save(made.model, path)
-        text = recipe(seed * ATTEMPTS, seen(growc.inspect(path), made.model))
+        onnx.save(drawn.model, path)
+        text = recipe(seed * ATTEMPTS, seen(growc.inspect(path), drawn.model))
         return {"source": of_path(path)} | of_apply(text, path, folder)
 
     return make

@@ -36,14 +36,14 @@ def of_folder(folder: Path) -> dict[str, str]:
 
 def of_path(path: Path) -> str:
     """One digest of a file or a folder."""
-    found = of_folder(path) if path.is_dir() else {path.name: of_bytes(path.read_bytes())}
-    return of_bytes(json.dumps(found).encode())
+    digests = of_folder(path) if path.is_dir() else {path.name: of_bytes(path.read_bytes())}
+    return of_bytes(json.dumps(digests).encode())
 
 
 def of_plan(plan: Any) -> str:
     """The plan's JSON, but for `gone`, which follows from the rest and came later than the record."""
-    told = {name: value for name, value in to_json(plan).items() if name != "gone"}
-    return of_bytes(json.dumps(told, sort_keys=True).encode())
+    fields = {name: value for name, value in to_json(plan).items() if name != "gone"}
+    return of_bytes(json.dumps(fields, sort_keys=True).encode())
 
 
 def of_module(module: nn.Module) -> dict[str, str]:
@@ -53,11 +53,11 @@ def of_module(module: nn.Module) -> dict[str, str]:
         numbers = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
         state.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         state.update(numbers.tobytes())
-    found = {"state": state.hexdigest()[:16]}
+    digests = {"state": state.hexdigest()[:16]}
     for mode, graph in getattr(module, "graphs", {}).items():
         code = graph.python_code("self").src
-        found["training" if mode else "evaluation"] = of_bytes(code.encode())
-    return found
+        digests["training" if mode else "evaluation"] = of_bytes(code.encode())
+    return digests
 
 
 def of_apply(recipe: str, model: Path, folder: Path, **options: Any) -> dict[str, str]:
@@ -71,16 +71,16 @@ def of_growth(recipe: str, module: nn.Module, inputs: Any) -> dict[str, str]:
     """The module that `apply` gives for a module, or the text of its refusal."""
 
     def grown() -> dict[str, str]:
-        made = growc.apply(module, recipe, inputs, check=False, keep_class=False)
-        return {"plan": of_plan(made.plan)} | of_module(made)
+        result = growc.apply(module, recipe, inputs, check=False, keep_class=False)
+        return {"plan": of_plan(result.plan)} | of_module(result)
 
     return _refused_or(grown)
 
 
 def _applied(recipe: str, model: Path, target: Path, options: Mapping[str, Any]) -> dict[str, str]:
     # the card of a directory says once more what the plan does
-    made = api.apply(recipe, model, target, check=False, card=False, **options)
-    return {"plan": of_plan(made.plan)} | of_folder(target.parent)
+    result = api.apply(recipe, model, target, check=False, card=False, **options)
+    return {"plan": of_plan(result.plan)} | of_folder(target.parent)
 
 
 def _refused_or(make: Callable[[], dict[str, str]]) -> dict[str, str]:
@@ -93,6 +93,6 @@ def _refused_or(make: Callable[[], dict[str, str]]) -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """Of the libraries and the processor's vectors, on which the last bit of a sum may depend."""
-    found: Any = np.show_config(mode="dicts")
-    vectors = " ".join(found["SIMD Extensions"].get("found", ()))
+    configuration: Any = np.show_config(mode="dicts")
+    vectors = " ".join(configuration["SIMD Extensions"].get("found", ()))
     return {name: version(name) for name in LIBRARIES} | {"vectors": vectors}

@@ -63,8 +63,8 @@ def edited(text: str, choose: random.Random) -> str:
 
 def fresh(path: Path, text: str) -> list[dict[str, Any]]:
     """The diagnostics of a text that was never edited."""
-    found = diagnostics(Reading(Source(str(path), text)), "utf-16", address)
-    return converters.get_converter().unstructure(found)
+    errors = diagnostics(Reading(Source(str(path), text)), "utf-16", address)
+    return converters.get_converter().unstructure(errors)
 
 
 def run(edits: int, seed: int, folder: Path) -> int:

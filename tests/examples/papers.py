@@ -76,8 +76,8 @@ def uses(path: Path) -> list[Array]:
     Single numbers and rotary frequencies are left out. The order of the file's nodes has no part in it.
     """
     graph = onnx.load(path).graph
-    found = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
-    kept = {k: v for k, v in found.items() if v.dtype == np.float32 and v.ndim and "inv_freq" not in k}
+    stored = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
+    kept = {k: v for k, v in stored.items() if v.dtype == np.float32 and v.ndim and "inv_freq" not in k}
     producer = {output: node for node in graph.node for output in node.output}
     order: list[Array] = []
     pending: list[tuple[str, bool]] = [(output.name, False) for output in graph.output]
@@ -126,25 +126,25 @@ def encoder_decoder(layers: int) -> list[tuple[int | None, str]]:
     for i in range(layers):
         encoder += [(i, text) for text in (*attention(i, "e"), *feed)]
     encoder.append((None, "gain +h"))
-    found: list[tuple[int | None, str]] = [(None, "table . +h")]
+    decoder: list[tuple[int | None, str]] = [(None, "table . +h")]
     for i in range(layers):
-        found += [(layers + i, text) for text in (*attention(i, "d"), "gain +h", "cross_q -h +c")]
-        found += encoder if i == 0 else []
+        decoder += [(layers + i, text) for text in (*attention(i, "d"), "gain +h", "cross_q -h +c")]
+        decoder += encoder if i == 0 else []
         cross = ["cross_k -h +c", "cross_v -h +c", "out_c -c +h"]
-        found += [(layers + i, text) for text in (*cross, *feed)]
-    return [*found, (None, "gain /h"), (None, "head +h .")]
+        decoder += [(layers + i, text) for text in (*cross, *feed)]
+    return [*decoder, (None, "gain /h"), (None, "head +h .")]
 
 
 def weights(path: Path, places: Sequence[tuple[int | None, str]]) -> list[Weight]:
     """The weights of a file, whose uses are these."""
     values = uses(path)
     assert len(values) == len(places)
-    found = []
+    listed = []
     for (number, text), value in zip(places, values, strict=True):
         name, *axes = text.split()
         assert len(axes) == value.ndim, text
-        found.append(Weight(name, number, tuple(axes), value))
-    return found
+        listed.append(Weight(name, number, tuple(axes), value))
+    return listed
 
 
 # ----------------------------------------------------------------------------------------------- the maps
@@ -211,10 +211,10 @@ def restored(weight: Weight, old: Weight, maps: Maps) -> Array:
         for piece in np.split(w, parts(axis), number):
             front = np.moveaxis(piece, number, 0)
             if axis[0] == "+":
-                made = front[[np.flatnonzero(g == i)[0] for i in range(d)]]
+                rows = front[[np.flatnonzero(g == i)[0] for i in range(d)]]
             else:
-                made = np.stack([front[g == i].sum(0) for i in range(d)])
-            pieces.append(np.moveaxis(made, 0, number))
+                rows = np.stack([front[g == i].sum(0) for i in range(d)])
+            pieces.append(np.moveaxis(rows, 0, number))
         w = np.concatenate(pieces, number)
     return w
 
@@ -227,9 +227,9 @@ def drawn(units: Array, source: Array) -> Map:
     a, b = units.astype(np.float64), source.astype(np.float64)
     a, b = a / np.linalg.norm(a, axis=1, keepdims=True), b / np.linalg.norm(b, axis=1, keepdims=True)
     like = a @ b.T
-    found = like.argmax(1)
-    np.testing.assert_allclose(like[np.arange(len(a)), found], 1, atol=2e-3)
-    return found
+    sources = like.argmax(1)
+    np.testing.assert_allclose(like[np.arange(len(a)), sources], 1, atol=2e-3)
+    return sources
 
 
 def of_layer(found: Sequence[Weight], layer: int | None, name: str) -> Weight:

@@ -105,13 +105,13 @@ class Bench:
         given = ["apply", "-e", self.form.statements[statement], str(self.source), "-o", self.form.out]
         steps = "-" if condition else str(self.folder / "steps")
         command = [str(DRIVER), str(at), fault, steps, *given, "--no-verify", "--force"]
-        with (self.folder / "said").open("wb") as said:
+        with (self.folder / "said").open("wb") as log:
             return subprocess.Popen(
                 [*condition, sys.executable, *command, *self.form.more],
                 cwd=self.made,
                 env=self.environment,
-                stdout=said,
-                stderr=said,
+                stdout=log,
+                stderr=log,
             )
 
     def steps(self) -> int:
@@ -128,20 +128,20 @@ class Bench:
 
     def judged(self, condition: str, status: int, allowed: Sequence[int]) -> str:
         """The error in the state that a run under a condition left; empty where all is as promised."""
-        said = (self.folder / "said").read_text(errors="replace")[-300:]
+        log = (self.folder / "said").read_text(errors="replace")[-300:]
         clean = [sys.executable, "-m", "growc", "clean", str(self.made)]
         subprocess.run(clean, env=self.environment, check=True, capture_output=True)
         now, left = self.state(), sorted(path.name for path in self.temporary.glob("growc-*"))
         whole = now == (self.after if status == 0 else self.before) or (status == -9 and now == self.after)
-        if "which nothing uses any more, stays" in said:  # a fault behind the commit is a warning
+        if "which nothing uses any more, stays" in log:  # a fault behind the commit is a warning
             whole |= status == 0 and {**self.before, **self.after} == now
-        if "interrupted: the result is written" in said:
+        if "interrupted: the result is written" in log:
             whole = status == 130 and now == self.after
         if now != self.before:
             self.fresh()
         for name in left:
             (self.temporary / name).unlink()  # a report of a bug
-        if whole and not left and status in allowed and "Traceback" not in said:
+        if whole and not left and status in allowed and "Traceback" not in log:
             return ""
         odd = sorted({*now} ^ {*self.before}) or "other bytes"
-        return f"{self.form.name}, {condition}: status {status}: {odd}, {left}: {said}"
+        return f"{self.form.name}, {condition}: status {status}: {odd}, {left}: {log}"

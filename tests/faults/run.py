@@ -33,14 +33,14 @@ def main() -> int:
     forms = [(name, first) for name in options.form or FORMS for first in (True, False)]
     failed = False
     with ThreadPoolExecutor(options.jobs) as pool:
-        for (name, first), made in zip(
+        for (name, first), outcomes in zip(
             forms, pool.map(lambda form: [*judged(*form, options.kills)], forms), strict=True
         ):
-            wrong = [said for _, said in made if said]
-            counted = dict(sorted(Counter(kind for kind, _ in made).items()))
-            found = {"faults": counted, "wrong": wrong}
-            record.add(f"{name}, {'first' if first else 'second'} result", found)
-            print(name, first, len(made), "faults", len(wrong), "wrong", *wrong, sep="\n  ", flush=True)
+            wrong = [error for _, error in outcomes if error]
+            counted = dict(sorted(Counter(kind for kind, _ in outcomes).items()))
+            results = {"faults": counted, "wrong": wrong}
+            record.add(f"{name}, {'first' if first else 'second'} result", results)
+            print(name, first, len(outcomes), "faults", len(wrong), "wrong", *wrong, sep="\n  ", flush=True)
             failed |= bool(wrong)
     return 1 if failed else 0
 

@@ -76,9 +76,9 @@ def damaged(seed: int, data: bytes) -> bytes:
 def header(change: Callable[[dict[str, Any]], None], data: bytes) -> bytes:
     """A safetensors file of which the header is changed."""
     length = struct.unpack("<Q", data[:8])[0]
-    said = json.loads(data[8 : 8 + length])
-    change(said)
-    text = json.dumps(said).encode()
+    entries = json.loads(data[8 : 8 + length])
+    change(entries)
+    text = json.dumps(entries).encode()
     return struct.pack("<Q", len(text)) + text + data[8 + length :]
 
 
@@ -119,9 +119,9 @@ def lengthened(length: int, data: bytes) -> bytes:
 
 def index(value: Any, data: bytes) -> bytes:
     """An index of shards of which one entry is something else."""
-    said = json.loads(data)
-    said["weight_map"][sorted(said["weight_map"])[0]] = value
-    return json.dumps(said).encode()
+    entries = json.loads(data)
+    entries["weight_map"][sorted(entries["weight_map"])[0]] = value
+    return json.dumps(entries).encode()
 
 
 def config(key: str, value: Any, data: bytes) -> bytes:

@@ -241,8 +241,8 @@ def onnx_cases() -> Iterator[Case]:
     yield "onnx names", bad_names
     for place in ("short.data", "empty.data", "nosuch.data"):
         for offset in (0, -1, 2**40, "x"):
-            said = {"location": place, "offset": offset}
-            yield f"onnx data {place} {offset}", partial(large_reference, said)
+            reference = {"location": place, "offset": offset}
+            yield f"onnx data {place} {offset}", partial(large_reference, reference)
     yield "onnx name that is no text", partial(_renamed, b"stream", b"str\x80am")
     for text in (b"", b"\0", b"text", b"\xff" * 1000, b"\x08\x08\x3a\xff\xff\xff\xff\xff\x7f"):
         yield f"onnx content {text[:9]!r}", partial(_content, "m.onnx", text, INSPECT)
@@ -366,10 +366,10 @@ def recipe_cases() -> Iterator[Case]:
             "earlier": value,
         }
         yield f"record {k}", partial(_record, json.dumps(record))
-        found = {"recipe": ["widen ffn to 12 with tail copy"], "parameters": {}, "ports": value}
-        yield f"record ports {k}", partial(_record, json.dumps(found))
-        found = {"recipe": [value], "parameters": {"a": value}}
-        yield f"record recipe {k}", partial(_record, json.dumps(found))
+        spoilt = {"recipe": ["widen ffn to 12 with tail copy"], "parameters": {}, "ports": value}
+        yield f"record ports {k}", partial(_record, json.dumps(spoilt))
+        spoilt = {"recipe": [value], "parameters": {"a": value}}
+        yield f"record recipe {k}", partial(_record, json.dumps(spoilt))
     for k, content in enumerate((b"\xff\xfe", b"\0" * 50, b"(" * 10**5, b"in encoder {" * 100, b"\x1b" * 99)):
         yield f"recipe {k}", partial(_recipe, content)
     for k, content in enumerate((b"\xff", b"1e3\n", b"9" * 5000, b"-1", "٣".encode(), b"1\n1\n")):

@@ -69,11 +69,13 @@ def _model(
     rows: int = 2,
 ) -> onnx.ModelProto:
     """From `x` [rows, 4] to `y`."""
-    held = [numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()]
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 4])
-    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    initializers = [
+        numpy_helper.from_array(np.asarray(array), name) for name, array in (weights or {}).items()
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
-    graph = helper.make_graph(nodes, "g", [given], [made], held)
+    graph = helper.make_graph(nodes, "g", [x], [y], initializers)
     return helper.make_model(graph, opset_imports=opsets, functions=functions or [], ir_version=9)
 
 
@@ -182,8 +184,8 @@ def _tensors(count: int, folder: Path) -> None:
 
 
 def _terabytes(folder: Path) -> None:
-    said = {"dtype": "F32", "shape": [2**40, 2], "data_offsets": [0, 2**43]}
-    content = json.dumps({"model.embed_tokens.weight": said}).encode()
+    entry = {"dtype": "F32", "shape": [2**40, 2], "data_offsets": [0, 2**43]}
+    content = json.dumps({"model.embed_tokens.weight": entry}).encode()
     _header(len(content), content, folder)
 
 
@@ -233,8 +235,8 @@ def _program(inside: str, first: bytes, good: Path, folder: Path) -> list[str]:
 
 def _claims(rows: int) -> bytes:
     head = io.BytesIO()
-    said = {"descr": "<i8", "fortran_order": False, "shape": (rows,)}
-    np.lib.format.write_array_header_1_0(head, said)
+    claims = {"descr": "<i8", "fortran_order": False, "shape": (rows,)}
+    np.lib.format.write_array_header_1_0(head, claims)
     return head.getvalue()
 
 

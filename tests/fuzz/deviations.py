@@ -69,8 +69,8 @@ class Stream(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.table(tokens)
         x = x + self.down(torch.relu(self.up(self.first(x))))
-        made: Tensor = self.head(self.second(x))
-        return made
+        logits: Tensor = self.head(self.second(x))
+        return logits
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,10 @@ WORDS: Mapping[str, Sequence[str]] = {
 
 @cache
 def _rules() -> Mapping[str, Sequence[Rule]]:
-    found: dict[str, list[Rule]] = defaultdict(list)
+    rules: dict[str, list[Rule]] = defaultdict(list)
     for rule in grammar().rules:
-        found[rule.origin.name].append(rule)
-    return found
+        rules[rule.origin.name].append(rule)
+    return rules
 
 
 @cache
@@ -52,13 +52,13 @@ def _drawn(chance: random.Random, name: str, deep: int) -> list[str]:
     if deep > DEEP or (deep > SHALLOW and chance.randrange(2)):
         least = min(_least(rule) for rule in rules)
         rules = [rule for rule in rules if _least(rule) == least]
-    made: list[str] = []
+    words: list[str] = []
     for part in chance.choice(rules).expansion:
         if part.is_term:
-            made.append(keywords().get(part.name) or chance.choice(WORDS[part.name]))
+            words.append(keywords().get(part.name) or chance.choice(WORDS[part.name]))
         else:
-            made += _drawn(chance, part.name, deep + 1)
-    return made
+            words += _drawn(chance, part.name, deep + 1)
+    return words
 
 
 def _least(rule: Rule) -> int:

@@ -63,22 +63,22 @@ def judged(kind: str, seed: int, given: Stock) -> Case:
     before = _peak()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder, contextlib.chdir(folder):
         arguments = KINDS[kind].make(random.Random(f"{kind} {seed}"), given, Path(folder))
-        said = io.StringIO()
+        stream = io.StringIO()
         start = time.monotonic()
         signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of the processor: the machine may be busy
         signal.alarm(BUSY * SECONDS)
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
             status = main(arguments)
         signal.alarm(0)
         signal.setitimer(signal.ITIMER_PROF, 0)
-    seconds, taken, text = time.monotonic() - start, _peak() - before, said.getvalue()
+    seconds, taken, text = time.monotonic() - start, _peak() - before, stream.getvalue()
     wrong = ""
     if status not in range(5) or "Traceback" in text:
         wrong = f"{arguments} ends with {status}: {text[-400:]}"
     elif taken > MEGABYTES:
         wrong = f"{arguments} takes {taken:.0f} MB"
-    found = re.search(r"(?:error|warning)\[(G\d+)\]: (.*)", text)
-    plain = "" if found is None else f"{found[1]} {re.sub(r'`[^`]*`|[0-9]+', '#', found[2])[:80]}"
+    match = re.search(r"(?:error|warning)\[(G\d+)\]: (.*)", text)
+    plain = "" if match is None else f"{match[1]} {re.sub(r'`[^`]*`|[0-9]+', '#', match[2])[:80]}"
     return Case(kind, seed, status, round(seconds, 3), round(taken), plain, wrong)
 
 
@@ -164,11 +164,11 @@ def main() -> int:
         given = stock(Path(folder))
         for kind in options.kind or KINDS:
             seeds = range(options.first, options.first + (options.count or KINDS[kind].whole))
-            found = _found(judged_apart(kind, seeds, given), given if options.corpus else None)
-            failed |= bool(found["wrong"])
-            print(kind, found["statuses"], f"{found['diagnostics']} diagnostics", flush=True)
+            results = _found(judged_apart(kind, seeds, given), given if options.corpus else None)
+            failed |= bool(results["wrong"])
+            print(kind, results["statuses"], f"{results['diagnostics']} diagnostics", flush=True)
             if record is not None:
-                record.add(kind, {"cases": len(seeds), **found})
+                record.add(kind, {"cases": len(seeds), **results})
     return 1 if failed else 0
 
 
@@ -176,17 +176,17 @@ def _found(cases: Iterable[Case], given: Stock | None) -> dict[str, Any]:
     """Counts of cases, and those that are wrong. given: for a corpus that keeps new diagnostics."""
     statuses: Counter[int] = Counter()
     wrong: list[Case] = []
-    said: set[str] = set()
+    diagnostics: set[str] = set()
     for case in cases:
         statuses[case.status] += 1
-        if given is not None and case.said not in said and case.kind in KEPT:
+        if given is not None and case.said not in diagnostics and case.kind in KEPT:
             keep(case, given)
-        said.add(case.said)
+        diagnostics.add(case.said)
         if case.wrong:
             wrong.append(case)
             print(case.kind, case.seed, case.wrong, flush=True)
     counted = {str(status): count for status, count in sorted(statuses.items())}
-    return {"statuses": counted, "diagnostics": len(said), "wrong": [asdict(one) for one in wrong]}
+    return {"statuses": counted, "diagnostics": len(diagnostics), "wrong": [asdict(one) for one in wrong]}
 
 
 if __name__ == "__main__":

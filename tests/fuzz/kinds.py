@@ -139,8 +139,8 @@ def safetensors(chance: random.Random, given: Stock, folder: Path) -> list[str]:
     def headed(chance: random.Random, data: bytes) -> bytes:
         length = int.from_bytes(data[:8], "little")
         change = chance.choice((in_json, in_bytes))
-        made = change(chance, data[8 : 8 + length])
-        return len(made).to_bytes(8, "little") + made + data[8 + length :]
+        header = change(chance, data[8 : 8 + length])
+        return len(header).to_bytes(8, "little") + header + data[8 + length :]
 
     change = headed if chance.randrange(3) else in_bytes
     return _checkpoint(chance, given, folder, "plain", "model.safetensors", change)

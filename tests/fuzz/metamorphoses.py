@@ -26,14 +26,14 @@ def outcome(path: Path, text: str, names: Names) -> object:
         done = api.compile(api.recipe(text), path)
     except GrowError as refusal:
         return sorted(d.code for d in refusal.diagnostics)
-    found: dict[str, set[str]] = {}
+    digests: dict[str, set[str]] = {}
     stored = {weight.name: weight for weight in done.assembled.sources}
     for plan, weight in zip(done.assembled.weights, done.assembled.sources, strict=True):
         if weight.floating and weight.elements > 1:
-            made = execute(plan, weight.read(), lambda name: stored[name].read())
-            digest = hashlib.sha256(f"{made.dtype}{made.shape}".encode() + made.tobytes()).hexdigest()
-            found.setdefault(names.get(weight.name, weight.name), set()).add(digest)
-    return done.plan.certificate.exact, len(done.plan.certificate.gaps), found
+            value = execute(plan, weight.read(), lambda name: stored[name].read())
+            digest = hashlib.sha256(f"{value.dtype}{value.shape}".encode() + value.tobytes()).hexdigest()
+            digests.setdefault(names.get(weight.name, weight.name), set()).add(digest)
+    return done.plan.certificate.exact, len(done.plan.certificate.gaps), digests
 
 
 def anonymised(model: onnx.ModelProto, dice: random.Random) -> Names:
@@ -58,11 +58,11 @@ def anonymised(model: onnx.ModelProto, dice: random.Random) -> Names:
 def shuffled(model: onnx.ModelProto, dice: random.Random) -> Names:
     """Another order of the nodes in which each still follows what it reads."""
     nodes = list(model.graph.node)
-    made = {out for node in nodes for out in node.output}
+    computed = {out for node in nodes for out in node.output}
     known: set[str] = set()
     order = []
     while nodes:
-        ready = [n for n in nodes if all(i in known or i not in made for i in n.input)]
+        ready = [n for n in nodes if all(i in known or i not in computed for i in n.input)]
         node = dice.choice(ready)
         nodes.remove(node)
         known.update(node.output)

@@ -22,29 +22,29 @@ TIMES = (1, 1, 1, 2, 4, 16)
 
 def in_bytes(chance: random.Random, data: bytes, others: Sequence[bytes] = ()) -> bytes:
     """Bytes cut off, flipped, set, doubled, removed, moved, or taken from another file."""
-    found = bytearray(data)
+    content = bytearray(data)
     for _ in range(chance.choice(TIMES)):
-        at = chance.randrange(len(found) + 1)
+        at = chance.randrange(len(content) + 1)
         length = chance.choice((1, 2, 4, 8, 40, 400))
         match chance.randrange(7):
             case 0:
-                del found[at:]
-            case 1 if at < len(found):
-                found[at] ^= 1 << chance.randrange(8)
+                del content[at:]
+            case 1 if at < len(content):
+                content[at] ^= 1 << chance.randrange(8)
             case 2:
-                found[at : at + 1] = bytes([chance.choice((0, 1, 10, 32, 34, 127, 128, 255))])
+                content[at : at + 1] = bytes([chance.choice((0, 1, 10, 32, 34, 127, 128, 255))])
             case 3:
-                found[at:at] = found[at : at + length] * chance.choice((1, 2, 50))
+                content[at:at] = content[at : at + length] * chance.choice((1, 2, 50))
             case 4:
-                del found[at : at + length]
+                del content[at : at + length]
             case 5 if others:
                 other = chance.choice(others)
                 start = chance.randrange(len(other) + 1)
-                found[at:at] = other[start : start + 10 * length]
+                content[at:at] = other[start : start + 10 * length]
             case _:
                 number = chance.choice(NUMBERS) % 2**64
-                found[at : at + 8] = number.to_bytes(8, "little")
-    return bytes(found)
+                content[at : at + 8] = number.to_bytes(8, "little")
+    return bytes(content)
 
 
 def in_json(chance: random.Random, data: bytes) -> bytes:
@@ -100,11 +100,11 @@ def in_archive(chance: random.Random, data: bytes) -> bytes:
                 members[k] = name, chance.choice(members)[1]
             case _:
                 members[k] = name, (in_json if held[:1] in b"{[" else in_bytes)(chance, held)
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
         for name, held in {name.partition("\0")[0] or "_": held for name, held in members}.items():
             archive.writestr(name, held)
-    return made.getvalue()
+    return target.getvalue()
 
 
 def in_message(chance: random.Random, message: Message) -> None:

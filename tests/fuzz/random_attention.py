@@ -65,21 +65,21 @@ def _projections(net: Net, x: Tensor, source: Tensor, heads: Heads) -> tuple[Ten
     how = c.pick(*options)
     if how == "separate":
         biased = c.chance(50)
-        made = [net.linear(x, n * d, biased)] + [net.linear(source, kv * d, biased) for _ in range(2)]
+        projections = [net.linear(x, n * d, biased)] + [net.linear(source, kv * d, biased) for _ in range(2)]
         if c.chance(8):
-            made[0], made[1] = (norm(net, t, "rms", 1e-2) for t in made[:2])
-        return _cut_heads(net, made, heads)
+            projections[0], projections[1] = (norm(net, t, "rms", 1e-2) for t in projections[:2])
+        return _cut_heads(net, projections, heads)
     if how == "parts":
         return _cut_heads(net, net.split(net.linear(x, (n + 2 * kv) * d), -1, [n * d, kv * d, kv * d]), heads)
     if how == "sliced weight":
         whole = net.real(np.concatenate([net.matrix(int(x.dims[-1]), n * d).T for _ in range(3)]))
-        made = []
+        projections = []
         for k in range(3):
             bounds = [net.ints([k * n * d]), net.ints([(k + 1) * n * d]), net.ints([0])]
             part = net.node("Slice", whole, *bounds, dims=(n * d, x.dims[-1]))
             turned = net.transpose(part, 1, 0)
-            made.append(net.node("MatMul", x, turned, dims=(*x.dims[:2], n * d)))
-        return _cut_heads(net, made, heads)
+            projections.append(net.node("MatMul", x, turned, dims=(*x.dims[:2], n * d)))
+        return _cut_heads(net, projections, heads)
     if how == "one key":
         parts = net.split(net.reshape(net.linear(x, (n + 2) * d), (*x.dims[:2], n + 2, d)), 2, [n, 1, 1])
         return parts[0], parts[1], parts[2]

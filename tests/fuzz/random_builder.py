@@ -163,8 +163,8 @@ class Net:
             turned = self.choices.chance(50)
             stored = self.real(np.ascontiguousarray(values.T) if turned else values)
             operands = [stored, *([self.real(self.bias(size))] if with_bias else [])]
-            made = self.node("Gemm", flat, *operands, dims=(-1, size), transB=int(turned))
-            return self.reshape(made, dims)
+            product = self.node("Gemm", flat, *operands, dims=(-1, size), transB=int(turned))
+            return self.reshape(product, dims)
         if how == "Einsum" and x.rank == 3:
             out = self.node("Einsum", x, self.operand(values), dims=dims, equation="abi,io->abo")
         else:

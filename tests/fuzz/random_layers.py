@@ -14,8 +14,8 @@ def norm(net: Net, x: Tensor, kind: str, eps: float) -> Tensor:
     """A norm over the last axis, with gain and bias or without."""
     width = x.dims[-1]
     assert isinstance(width, int)
-    made = {"layer": _layer_norm, "rms": _rms_norm, "l2": _l2_norm, "decoy": _decoy}[kind](net, x, width, eps)
-    return net.detour(made)
+    out = {"layer": _layer_norm, "rms": _rms_norm, "l2": _l2_norm, "decoy": _decoy}[kind](net, x, width, eps)
+    return net.detour(out)
 
 
 def _affine(net: Net, x: Tensor, width: int, biased: bool) -> Tensor:
@@ -218,8 +218,8 @@ def experts(net: Net, x: Tensor, inner: int) -> Tensor:
     if how == "separate":
         parts = []
         for k, share in enumerate(net.split(scores, -1, [1] * n)):
-            made = net.linear(activation(net, net.linear(x, inner)), width)
-            parts.append(net.multiply(made, share) if k % 2 else net.node("Mul", share, made, dims=x.dims))
+            out = net.linear(activation(net, net.linear(x, inner)), width)
+            parts.append(net.multiply(out, share) if k % 2 else net.node("Mul", share, out, dims=x.dims))
         total = parts[0]
         for part in parts[1:]:
             total = net.add(total, part)

@@ -84,8 +84,8 @@ def _block(net: Net, x: Tensor, style: Style, other: Tensor | None = None) -> Te
 
     if style.place == "parallel":
         seen = normed(x)
-        made = [_layer_scaled(net, f(seen), style) for f in branches]
-        for part in made:
+        parts = [_layer_scaled(net, f(seen), style) for f in branches]
+        for part in parts:
             x = net.add(x, part)
         return x
     for branch in branches:

@@ -120,9 +120,9 @@ class Numbers:
             return self.node("Slice", value, *backwards)
         if way == 2:
             kind = str(self.random.choice(["ReduceMax", "ReduceMin"]))
-            made = self.node(kind, value, self.constant([1])) if kind == "" else self.along(kind, value)
+            peak = self.node(kind, value, self.constant([1])) if kind == "" else self.along(kind, value)
             return (
-                self.node("Max", made, value) if self.random.random() < 0.5 else self.node("Min", made, value)
+                self.node("Max", peak, value) if self.random.random() < 0.5 else self.node("Min", peak, value)
             )
         if way == 3:
             total = self.node("ReduceSum", value, self.constant([1]), keepdims=1)
@@ -152,18 +152,18 @@ class Numbers:
 
 def numbers(seed: int) -> onnx.ModelProto:
     """The graph of a seed."""
-    made = Numbers(np.random.default_rng(seed))
-    found = made.integers(3)
-    if made.random.random() < 0.7:  # within the table, from either end
-        found = made.node("Mod", found, made.constant(ROWS), fmod=1)
-    made.stored["table"] = np.random.default_rng(0).standard_normal((ROWS, WIDTH)).astype(np.float32)
-    made.nodes.append(helper.make_node("Gather", ["table", found], ["y"]))
+    drawn = Numbers(np.random.default_rng(seed))
+    index = drawn.integers(3)
+    if drawn.random.random() < 0.7:  # within the table, from either end
+        index = drawn.node("Mod", index, drawn.constant(ROWS), fmod=1)
+    drawn.stored["table"] = np.random.default_rng(0).standard_normal((ROWS, WIDTH)).astype(np.float32)
+    drawn.nodes.append(helper.make_node("Gather", ["table", index], ["y"]))
     inputs = [
         helper.make_tensor_value_info(n, TensorProto.INT64, ["batch", "seq"]) for n in ("tokens", "mask")
     ]
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["b", "s", WIDTH])
-    stored = [numpy_helper.from_array(value, name) for name, value in made.stored.items()]
-    graph = helper.make_graph(made.nodes, "numbers", inputs, [output], stored)
+    stored = [numpy_helper.from_array(value, name) for name, value in drawn.stored.items()]
+    graph = helper.make_graph(drawn.nodes, "numbers", inputs, [output], stored)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 
@@ -178,12 +178,12 @@ def feeds(seed: int) -> list[dict[str, np.ndarray]]:
 
 def exposed(model: onnx.ModelProto) -> onnx.ModelProto:
     """The nodes that compute the numbers, with every intermediate result as an output."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    del made.graph.node[-1]
-    del made.graph.output[:]
-    made.graph.output.extend(onnx.shape_inference.infer_shapes(made).graph.value_info)
-    return made
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.node[-1]
+    del copy.graph.output[:]
+    copy.graph.output.extend(onnx.shape_inference.infer_shapes(copy).graph.value_info)
+    return copy
 
 
 def opened(model: bytes) -> onnxruntime.InferenceSession:
@@ -198,10 +198,10 @@ def opened(model: bytes) -> onnxruntime.InferenceSession:
 def outputs(model: bytes, seed: int) -> list[np.ndarray | None]:
     """onnxruntime's output for each input; None where it refuses (numbers outside of the table)."""
     session = opened(model)
-    found: list[np.ndarray | None] = []
+    arrays: list[np.ndarray | None] = []
     for feed in feeds(seed):
         with Attempt() as attempt:  # onnxruntime has no common base
-            found.append(np.asarray(session.run(None, feed)[0]))
+            arrays.append(np.asarray(session.run(None, feed)[0]))
         if attempt.error is not None:
-            found.append(None)
-    return found
+            arrays.append(None)
+    return arrays

@@ -42,10 +42,10 @@ def smallest(seed: int, verdict: Verdict, taken: Sequence[int], folder: Path) ->
     def fails(trial: Sequence[int]) -> bool:
         return case(trial, folder)[0].like(verdict)
 
-    found, _, text = case(shrink(taken, fails, tries=150), folder)
+    smaller, _, text = case(shrink(taken, fails, tries=150), folder)
     model = onnx.printer.to_text(onnx.load(folder / "model.onnx"))
     lines = (line[:200] for line in model.splitlines())
-    return "\n".join([f"seed {seed}: {found}", text, *lines])
+    return "\n".join([f"seed {seed}: {smaller}", text, *lines])
 
 
 def main() -> int:

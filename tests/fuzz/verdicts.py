@@ -58,7 +58,7 @@ def case(source: int | Sequence[int], folder: Path) -> tuple[Verdict, Choices, s
 def feeds_of(net: Net) -> list[Feeds]:
     """Five inputs of different lengths."""
     random = np.random.default_rng(7)
-    found = []
+    cases = []
     for batch, length in LENGTHS:
         sizes = {"batch": batch, "seq": length, "source": length + 1}
         feeds: Feeds = {}
@@ -71,8 +71,8 @@ def feeds_of(net: Net) -> list[Feeds]:
                 feeds[name] = random.integers(0, net.limits[name], shape)
             else:
                 feeds[name] = random.standard_normal(shape).astype(np.float32)
-        found.append(feeds)
-    return found
+        cases.append(feeds)
+    return cases
 
 
 def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:

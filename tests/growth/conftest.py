@@ -44,13 +44,13 @@ def grown(grow: Callable[..., Applied]) -> Callable[..., Weights]:
 
 def named_weights(path: Path) -> Weights:
     """Float weights of an exported GPT-2 by torch's names; the tied head, turned round, as `head`."""
-    found = stored(path)
-    weights = {k: v for k, v in found.items() if v.dtype == np.float32 and v.ndim and "." in k}
+    tensors = stored(path)
+    weights = {k: v for k, v in tensors.items() if v.dtype == np.float32 and v.ndim and "." in k}
     if "lm_head.weight" in weights and "transformer.wte.weight" not in weights:
         weights["transformer.wte.weight"] = weights.pop("lm_head.weight")
     nodes = [n for n in onnx.load(path, load_external_data=False).graph.node if n.op_type == "MatMul"]
-    if nodes[-1].input[1] in found:
-        weights["head"] = found[nodes[-1].input[1]]
+    if nodes[-1].input[1] in tensors:
+        weights["head"] = tensors[nodes[-1].input[1]]
     return weights
 
 

@@ -62,10 +62,10 @@ def flat(layout: Layout) -> LeafStep:
 def mutant(i: int, weight: WeightPlan, k: int, layout: Layout) -> Mutant:
     """The weight with one step's layout replaced."""
     step = weight.steps[k]
-    made = replace(
+    changed = replace(
         weight, steps=(*weight.steps[:k], AxisStep(step.axis, layout, step.verb), *weight.steps[k + 1 :])
     )
-    return Mutant(f"{weight.name} axis {step.axis}", {i: made})
+    return Mutant(f"{weight.name} axis {step.axis}", {i: changed})
 
 
 def rolled(step: LeafStep) -> LeafStep:
@@ -136,8 +136,8 @@ def share_doubled(c: Result) -> Iterator[Mutant]:
             whole = flat(weight.steps[k].layout)
             if whole.index[unit] >= 0:
                 factor = np.where(np.arange(whole.after) == unit, 2.0, 1.0)
-                made = replace(whole, weight=whole.weight * factor)
-                yield mutant(i, weight, k, Layout("leaf", (), made))
+                doubled = replace(whole, weight=whole.weight * factor)
+                yield mutant(i, weight, k, Layout("leaf", (), doubled))
 
 
 def packed(c: Result) -> Iterator[tuple[int, WeightPlan, int]]:
@@ -191,13 +191,13 @@ def embedding_row_scaled(c: Result) -> Iterator[Mutant]:
     size = max(max(w.before) for w in weights.values())
     for row in range(size):
         scaled = replace(LeafStep.keep(size), weight=np.where(np.arange(size) == row, 1.5, 1.0))
-        made = {
+        changed = {
             i: replace(
                 w, steps=(*w.steps, AxisStep(w.before.index(size), Layout("leaf", (), scaled), "makes"))
             )
             for i, w in weights.items()
         }
-        yield Mutant(f"row {row}", made)
+        yield Mutant(f"row {row}", changed)
 
 
 def noise_on_a_making_weight(c: Result) -> Iterator[Mutant]:

@@ -195,24 +195,24 @@ class OneNode:
 
     def growable(self) -> dict[str, Space]:
         """The space of every label that is not frozen and of every addressed axis, by name."""
-        found = self.labelled(self.axes.instances[0])
+        spaces = self.labelled(self.axes.instances[0])
         for k, instance in enumerate(self.axes.instances[1:], 1):  # the parts of a fused operator
-            known = set(found.values())
+            known = set(spaces.values())
             more = self.labelled(instance).items()
-            found |= {f"{name}@{k}": space for name, space in more if space not in known}
-        return {n: s for n, s in found.items() if self._may_grow(s)}
+            spaces |= {f"{name}@{k}": space for name, space in more if space not in known}
+        return {n: s for n, s in spaces.items() if self._may_grow(s)}
 
     def labelled(self, instance: Instance) -> dict[str, Space]:
         """The space of every label and every addressed axis of one line."""
-        found: dict[str, Space] = {}
+        spaces: dict[str, Space] = {}
         node, line = instance.node, instance.line
         for values, sides in ((node.inputs, line.inputs), (node.outputs, line.outputs)):
             for i, (value, terms) in enumerate(zip(values, sides, strict=False)):
                 for axis, term in enumerate(terms or ()):
                     if value is not None and term == "#":
-                        found[f"#{i}.{axis}"] = find(self.axes.of(value)[axis])
-                    found |= {n: find(instance.spaces[n]) for n in labels(term)}
-        return found
+                        spaces[f"#{i}.{axis}"] = find(self.axes.of(value)[axis])
+                    spaces |= {n: find(instance.spaces[n]) for n in labels(term)}
+        return spaces
 
     @staticmethod
     def _may_grow(space: Space) -> bool:
@@ -241,18 +241,18 @@ def _unpacked(proto: onnx.ModelProto) -> onnx.ModelProto:
     node = proto.graph.node[0]
     if node.op_type != "MultiHeadAttention" or (len(node.input) > 2 and node.input[2]):
         return proto
-    made = onnx.ModelProto()
-    made.CopyFrom(proto)
-    node, before = made.graph.node[0], len(node.input) - 1
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    node, before = copy.graph.node[0], len(node.input) - 1
     parts, flat = 3 - before, numbers(0, 0, -1)
-    made.graph.initializer.append(onnx.numpy_helper.from_array(flat, "flat"))
+    copy.graph.initializer.append(onnx.numpy_helper.from_array(flat, "flat"))
     for i in range(parts):
-        made.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(i), f"part{i}"))
+        copy.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(i), f"part{i}"))
         taken = helper.make_node("Gather", [node.input[before], f"part{i}"], [f"taken{i}"], axis=3)
-        made.graph.node.insert(2 * i, taken)
-        made.graph.node.insert(2 * i + 1, helper.make_node("Reshape", [f"taken{i}", "flat"], [f"flat{i}"]))
-    made.graph.node[-1].input[:] = [*node.input[:before], *(f"flat{i}" for i in range(parts))]
-    return made
+        copy.graph.node.insert(2 * i, taken)
+        copy.graph.node.insert(2 * i + 1, helper.make_node("Reshape", [f"taken{i}", "flat"], [f"flat{i}"]))
+    copy.graph.node[-1].input[:] = [*node.input[:before], *(f"flat{i}" for i in range(parts))]
+    return copy
 
 
 @dataclass(frozen=True)
@@ -291,8 +291,8 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     except GrowError as refusal:
         return Judgement(refused=str(refusal.diagnostics[0]))
     shapes = {u: tuple(sizes.of(s)[0] for s in one.axes.of(u)) for u in one.graph.uses()}
-    made = assemble_weights(one.graph, steps, {}, shapes, {}, repairs.patches)
-    if gaps := tuple(g.cause for g in rounded(made)):
+    assembled = assemble_weights(one.graph, steps, {}, shapes, {}, repairs.patches)
+    if gaps := tuple(g.cause for g in rounded(assembled)):
         return Judgement(gaps)
     attributes = {
         n: {"epsilon": float(n.attributes.get("epsilon", 1e-5)) * factor}
@@ -300,7 +300,7 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     }
     feeds = {v.name: grown(one, solution, v.name, i) for i, v in enumerate(one.graph.inputs)}
     try:
-        own, _ = rewrite(one.graph, made, repairs, attributes)
+        own, _ = rewrite(one.graph, assembled, repairs, attributes)
         after = execute(ir.to_proto(own.source), feeds)
     except (GrowError, InvalidArgument) as refusal:
         return Judgement(refused=str(refusal))
@@ -332,11 +332,11 @@ def dense(space: Space, leaves: list[NDArray[np.float64]]) -> NDArray[np.float64
     if space.kind == "product":
         return reduce(np.kron, parts)
     rows, columns = (sum(p.shape[k] for p in parts) for k in (0, 1))
-    made, at = np.zeros((rows, columns)), np.zeros(2, dtype=int)
+    matrix, at = np.zeros((rows, columns)), np.zeros(2, dtype=int)
     for part in parts:
-        made[at[0] : at[0] + part.shape[0], at[1] : at[1] + part.shape[1]] = part
+        matrix[at[0] : at[0] + part.shape[0], at[1] : at[1] + part.shape[1]] = part
         at += part.shape
-    return np.where(np.isnan(made).any(axis=1, keepdims=True), np.nan, made)
+    return np.where(np.isnan(matrix).any(axis=1, keepdims=True), np.nan, matrix)
 
 
 def along(

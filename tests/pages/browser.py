@@ -40,11 +40,11 @@ class Tab:
         message |= {"sessionId": self.session} if self.session else {}
         os.write(self.commands, json.dumps(message).encode() + b"\0")
         while True:
-            told = self.next()
-            if told.get("id") == self.count:
-                assert "error" not in told, told
-                return dict(told["result"])
-            self.events.append(told)
+            answer = self.next()
+            if answer.get("id") == self.count:
+                assert "error" not in answer, answer
+                return dict(answer["result"])
+            self.events.append(answer)
 
     def next(self) -> dict[str, Any]:
         """The next message of the browser."""
@@ -66,9 +66,9 @@ class Tab:
 
     def value(self, script: str) -> Any:
         """The value of a script."""
-        found = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
 
     @property
     def said(self) -> list[dict[str, Any]]:

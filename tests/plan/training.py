@@ -123,22 +123,22 @@ def places(model: str, axis: str, depth: int = 2) -> Places:
         return [[("up.weight", 0, 1), ("up.bias", 0, 1), ("down.weight", 1, 1)]]
     if axis == "ffn":
         makers = ("up", "gate") if model == "rms" else ("up",)
-        made = [(f"{m}.{kind}", 0, 1) for m in makers for kind in ("weight", "bias")]
-        return [[(b + n, a, s) for n, a, s in [*made, ("down.weight", 1, 1)]] for b in blocks]
+        rows = [(f"{m}.{kind}", 0, 1) for m in makers for kind in ("weight", "bias")]
+        return [[(b + n, a, s) for n, a, s in [*rows, ("down.weight", 1, 1)]] for b in blocks]
     if axis == "heads":
-        made = [(f"{m}.{kind}", 0, 4) for m in "qkv" for kind in ("weight", "bias")]
-        made = [m for m in made if model != "grouped" or m[0].startswith("q")]
-        return [[(b + n, a, s) for n, a, s in [*made, ("o.weight", 1, 4)]] for b in blocks]
+        rows = [(f"{m}.{kind}", 0, 4) for m in "qkv" for kind in ("weight", "bias")]
+        rows = [m for m in rows if model != "grouped" or m[0].startswith("q")]
+        return [[(b + n, a, s) for n, a, s in [*rows, ("o.weight", 1, 4)]] for b in blocks]
     if axis == "kv_heads":
-        made = [(f"{m}.{kind}", 0, 4) for m in "kv" for kind in ("weight", "bias")]
-        return [[(b + n, a, s) for n, a, s in made] for b in blocks]
+        rows = [(f"{m}.{kind}", 0, 4) for m in "kv" for kind in ("weight", "bias")]
+        return [[(b + n, a, s) for n, a, s in rows] for b in blocks]
     norms = [f"{b}norm{k}" for b in blocks for k in (1, 2)] + ["norm"]
-    found = [(f"{n}.weight", 0, 1) for n in norms]
-    found += [] if model in ("rms", "grouped") else [(f"{n}.bias", 0, 1) for n in norms]
+    parts = [(f"{n}.weight", 0, 1) for n in norms]
+    parts += [] if model in ("rms", "grouped") else [(f"{n}.bias", 0, 1) for n in norms]
     readers = ("q", "k", "v", "up", "gate") if model == "rms" else ("q", "k", "v", "up")
-    found += [(f"{b}{n}.weight", 1, 1) for b in blocks for n in readers]
-    found += [(f"{b}{n}.{kind}", 0, 1) for b in blocks for n in ("o", "down") for kind in ("weight", "bias")]
-    return [[*found, ("table.weight", 1, 1), ("head.weight", 1, 1)]]
+    parts += [(f"{b}{n}.weight", 1, 1) for b in blocks for n in readers]
+    parts += [(f"{b}{n}.{kind}", 0, 1) for b in blocks for n in ("o", "down") for kind in ("weight", "bias")]
+    return [[*parts, ("table.weight", 1, 1), ("head.weight", 1, 1)]]
 
 
 def units(module: nn.Module, space: list[tuple[str, int, int]], gradients: bool = False) -> Tensor:

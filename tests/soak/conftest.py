@@ -76,9 +76,9 @@ def real_model(request: pytest.FixtureRequest) -> Callable[[str, str], Path]:
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that is gone after the test: results have hundreds of megabytes."""
-    made = Path(tempfile.mkdtemp(prefix="growc-soak-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
+    path = Path(tempfile.mkdtemp(prefix="growc-soak-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture
@@ -118,6 +118,6 @@ def run(command: list[str]) -> Run:
         seconds = time.monotonic() - start
         out.seek(0)
         err.seek(0)
-        text, said = out.read(), err.read()
+        text, errors = out.read(), err.read()
     report = json.loads(text) if text.strip() else {}
-    return Run(process.returncode, report, said, seconds, usage.ru_maxrss / 1024)
+    return Run(process.returncode, report, errors, seconds, usage.ru_maxrss / 1024)

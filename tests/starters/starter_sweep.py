@@ -89,7 +89,7 @@ def uncommented(recipe: str, statement: str) -> str:
 
 def judged(name: str, path: Path, folder: Path, each: bool) -> Outcome:
     """One model; `each`: its offers, too."""
-    found = Outcome(name)
+    outcome = Outcome(name)
     start = time.time()
 
     def tried(step: str, act: Callable[[], object]) -> bool:
@@ -97,37 +97,37 @@ def judged(name: str, path: Path, folder: Path, each: bool) -> Outcome:
             act()
         error = attempt.error
         if isinstance(error, GrowError):
-            found.faults.append(f"{step}: {error.diagnostics[0].code} {error.diagnostics[0].message}")
+            outcome.faults.append(f"{step}: {error.diagnostics[0].code} {error.diagnostics[0].message}")
         elif error is not None:
-            found.faults.append(f"{step}: {''.join(traceback.format_exception(error, limit=-3))}")
+            outcome.faults.append(f"{step}: {''.join(traceback.format_exception(error, limit=-3))}")
         return error is None
 
-    made: list[str] = []
-    found.init = tried("init", lambda: made.append(init(path)))
-    found.seconds = round(time.time() - start, 2)
-    if not made:
-        return found
-    [recipe] = made
+    recipes: list[str] = []
+    outcome.init = tried("init", lambda: recipes.append(init(path)))
+    outcome.seconds = round(time.time() - start, 2)
+    if not recipes:
+        return outcome
+    [recipe] = recipes
     file = folder / "start.grow"
     file.write_text(recipe, encoding="utf-8")
-    found.active = any(line and not line.startswith(("#", "expect")) for line in recipe.splitlines())
-    found.check = tried("check", lambda: api.recipe(file))
-    found.plan = tried("plan", lambda: judged_plan(file, path))
+    outcome.active = any(line and not line.startswith(("#", "expect")) for line in recipe.splitlines())
+    outcome.check = tried("check", lambda: api.recipe(file))
+    outcome.plan = tried("plan", lambda: judged_plan(file, path))
     if path.suffix != ".json":
         out = folder / f"grown{path.suffix}"
         with Attempt() as empty:
             api.apply("", path, folder / f"same{path.suffix}")
-        found.unfit = empty.error is not None
-        found.apply = not found.unfit and tried("apply", lambda: api.apply(file, path, out))
+        outcome.unfit = empty.error is not None
+        outcome.apply = not outcome.unfit and tried("apply", lambda: api.apply(file, path, out))
     else:
-        found.apply = found.plan
+        outcome.apply = outcome.plan
     offers = offered(recipe) if each else []
-    found.offers = len(offers)
+    outcome.offers = len(offers)
     for text in offers if each else ():
         alone = tried(f"alone `{text}`", lambda text=text: api.plan(text + "\n", path))
         beside = tried(f"in place `{text}`", lambda text=text: judged_plan(uncommented(recipe, text), path))
-        found.accepted += alone and beside
-    return found
+        outcome.accepted += alone and beside
+    return outcome
 
 
 def judged_plan(recipe: str | Path, model: Path) -> None:
@@ -227,7 +227,7 @@ def saved(name: str, folder: Path) -> Path:
 
 def models(kind: str, zoo: Path) -> Iterator[Made]:
     """The models of a kind."""
-    made = {
+    makers = {
         "graphs": graphs,
         "random": random_graphs,
         "examples": examples,
@@ -235,7 +235,7 @@ def models(kind: str, zoo: Path) -> Iterator[Made]:
         "checkpoints": checkpoints,
         "configs": configs,
     }
-    yield from zoo_files(zoo) if kind == "zoo" else made[kind]()
+    yield from zoo_files(zoo) if kind == "zoo" else makers[kind]()
 
 
 # ------------------------------------------------------------------------------------------------------ sweep
@@ -253,11 +253,18 @@ def one(kind: str, name: str, zoo: Path) -> Outcome | None:
         if attempt.error is not None:
             print(f"{kind:12} {name:48} no model: {str(attempt.error).splitlines()[:1]}", flush=True)
             return None
-        found = judged(name, path, Path(folder), kind in SMALL)
-    verdict = "FAULT" if found.faults else "ok"
-    print(f"{kind:12} {name:48} {verdict:6} {found.accepted}/{found.offers} {found.seconds} s", flush=True)
-    print(*(f"    {fault}" for fault in found.faults), sep="\n", end="\n" if found.faults else "", flush=True)
-    return found
+        outcome = judged(name, path, Path(folder), kind in SMALL)
+    verdict = "FAULT" if outcome.faults else "ok"
+    print(
+        f"{kind:12} {name:48} {verdict:6} {outcome.accepted}/{outcome.offers} {outcome.seconds} s", flush=True
+    )
+    print(
+        *(f"    {fault}" for fault in outcome.faults),
+        sep="\n",
+        end="\n" if outcome.faults else "",
+        flush=True,
+    )
+    return outcome
 
 
 def counts(found: Sequence[Outcome]) -> dict[str, Any]:
@@ -286,8 +293,8 @@ def main() -> int:
         names = [name for name, _ in models(kind, options.zoo)][: options.most]
         with ProcessPoolExecutor(options.jobs) as pool:
             tasks = [pool.submit(one, kind, name, options.zoo) for name in names]
-            found = [outcome for task in tasks if (outcome := task.result()) is not None]
-        kept[kind] = counts(found)
+            outcomes = [outcome for task in tasks if (outcome := task.result()) is not None]
+        kept[kind] = counts(outcomes)
         if options.json:
             revision = subprocess.run(
                 ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True

@@ -77,12 +77,12 @@ def captured(model: Built) -> Captured:
 
 def analysed(c: Analysis) -> Facts:
     """The facts of an analysis."""
-    found: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
-    found["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
-    found["attention"] = [
+    facts: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
+    facts["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
+    facts["attention"] = [
         f"{n} x {kind.counted}, {kind.packing}" for kind, n in attention_kinds(Flow(c.axes), c.roles).items()
     ]
-    found["free axes of matrices"] = sorted(
+    facts["free axes of matrices"] = sorted(
         {
             space.size[0]
             for use in c.graph.uses()
@@ -94,9 +94,9 @@ def analysed(c: Analysis) -> Facts:
     )
     live = {i.node for i in c.axes.instances}
     norms = Counter(n.op for n in c.graph.nodes if n in live and "Normalization" in n.op)
-    found["parameters"] = count_parameters(c.axes, c.ties)
-    found["norms"] = [f"{n} {op}" for op, n in sorted(norms.items())]
-    return found
+    facts["parameters"] = count_parameters(c.axes, c.ties)
+    facts["norms"] = [f"{n} {op}" for op, n in sorted(norms.items())]
+    return facts
 
 
 def _spaces(c: Analysis, name: str) -> list[str]:
@@ -109,13 +109,13 @@ def _spaces(c: Analysis, name: str) -> list[str]:
         near = [g for g in groups if g[0] & atoms]
         groups = [g for g in groups if not g[0] & atoms]
         groups.append((atoms.union(*(g[0] for g in near)), [axis, *(a for g in near for a in g[1])]))
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for atoms, axes in groups:
         sizes = "/".join(sorted({str(a.size) for a in axes}))
         scopes = ", ".join(sorted({s for a in axes for s in c.roles.scopes.of(a.spaces)}))
         fixed = any(x.frozen for a in axes for s in a.spaces for x in leaves(s))
-        found[f"{sizes} in {_bearing(c, atoms)} matrices {scopes}{' frozen' * fixed}".strip()] += 1
-    return [f"{n} x {what}" for what, n in sorted(found.items())]
+        counts[f"{sizes} in {_bearing(c, atoms)} matrices {scopes}{' frozen' * fixed}".strip()] += 1
+    return [f"{n} x {what}" for what, n in sorted(counts.items())]
 
 
 def _bearing(c: Analysis, atoms: set[int]) -> int:
@@ -158,11 +158,11 @@ def facts(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, 
     """The facts of a module of the zoo and of its file, by recipe."""
     model = built(name)
     program, read = captured(model), reader(model.module)
-    found = {
+    by_recipe = {
         "file": {recipe: said(OnnxModel.open(path), name, recipe) for recipe in ("", *recipes)},
         "module": {recipe: said(TorchModel.open(program, read), name, recipe) for recipe in ("", *recipes)},
     }
-    return json.loads(json.dumps(found))
+    return json.loads(json.dumps(by_recipe))
 
 
 def differences(found: dict[str, dict[str, Facts]]) -> Iterator[tuple[str, str, Any, Any]]:
@@ -184,11 +184,11 @@ def reasons(name: str, wanted: dict[str, Facts]) -> list[str]:
     model = built(name)
     program, read = captured(model), reader(model.module)
     for doings in (*([one] for one in DOINGS), list(DOINGS)):
-        found = {
+        by_recipe = {
             recipe: said(done(TorchModel.open(program, read).source, doings), name, recipe)
             for recipe in wanted
         }
-        if json.loads(json.dumps(found)) == wanted:
+        if json.loads(json.dumps(by_recipe)) == wanted:
             return doings
     return []
 
@@ -202,8 +202,8 @@ def done(source: Any, doings: Sequence[str]) -> OnnxModel:
 
 def compared(name: str, path: Path, recipes: Sequence[str] = RECIPES) -> dict[str, Any]:
     """The facts of a module and of its file, and the reasons for their differences."""
-    found: dict[str, Any] = facts(name, path, recipes)
-    return found | {"reasons": reasons(name, found["file"]) if list(differences(found)) else []}
+    record: dict[str, Any] = facts(name, path, recipes)
+    return record | {"reasons": reasons(name, record["file"]) if list(differences(record)) else []}
 
 
 def outcome(name: str, folder: Path | None) -> dict[str, Any]:
@@ -211,11 +211,11 @@ def outcome(name: str, folder: Path | None) -> dict[str, Any]:
     path, file = None if folder is None else folder / f"{name}.json", FILES / f"{name}.dynamo.onnx"
     if path is not None and path.exists():
         return json.loads(path.read_text())
-    found = compared(name, file) if file.exists() else {"file": None}
+    record = compared(name, file) if file.exists() else {"file": None}
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found))
-    return found
+        path.write_text(json.dumps(record))
+    return record
 
 
 # ---------------------------------------------------------------------------------------------- the page
@@ -271,9 +271,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    found = {}
+    records = {}
     for name in options.names or list(ZOO):
-        one = found[name] = outcome(name, options.kept)
+        one = records[name] = outcome(name, options.kept)
         other = list(differences(one)) if one["file"] else []
         why = (
             "; ".join(one["reasons"]) or "for no reason"
@@ -287,7 +287,7 @@ def main() -> None:
             print(f"    {recipe.splitlines()[0] if recipe else 'inspect'}: {what}")
             print(f"        - {theirs}\n        + {ours}", flush=True)
     if options.page is not None:
-        options.page.write_text("\n".join(page(found)) + "\n")
+        options.page.write_text("\n".join(page(records)) + "\n")
 
 
 if __name__ == "__main__":

@@ -33,10 +33,10 @@ def in_advance(model: ir.Model) -> None:
             continue
         axis, tape = node.attributes["axis"].value, ir.tape.Tape()
         size = given.const_value.shape[axis] // len(node.outputs)
-        for k, made in enumerate(node.outputs):  # folding knows no operator with several results
+        for k, part in enumerate(node.outputs):  # folding knows no operator with several results
             ends = ([k * size], [k * size + size], [axis])
             cut = [numbers(model, node, at, f"{k}.{j}") for j, at in enumerate(ends)]
-            made.replace_all_uses_with(tape.op("Slice", [given, *cut]), replace_graph_outputs=True)
+            part.replace_all_uses_with(tape.op("Slice", [given, *cut]), replace_graph_outputs=True)
         model.graph.insert_before(node, tape.nodes)
         model.graph.remove(node, safe=True)
     fold_constants_ir(model)
@@ -65,15 +65,15 @@ def as_instance_norms(model: ir.Model) -> None:
         assert x is not None
         groups, rank = node.attributes["num_groups"].value, len(x.shape or ())
         tape = ir.tape.Tape()
-        made = tape.op("Reshape", [x, numbers(model, node, [0, groups, -1], "cut")])
+        out = tape.op("Reshape", [x, numbers(model, node, [0, groups, -1], "cut")])
         plain = [numbers(model, node, np.full(groups, k, np.float32), f"all{k}") for k in (1, 0)]
-        made = tape.op("InstanceNormalization", [made, *plain], {"epsilon": node.attributes["epsilon"].value})
-        made = tape.op("Reshape", [made, tape.op("Shape", [x])])
+        out = tape.op("InstanceNormalization", [out, *plain], {"epsilon": node.attributes["epsilon"].value})
+        out = tape.op("Reshape", [out, tape.op("Shape", [x])])
         behind = numbers(model, node, list(range(1, rank - 1)), "behind")
         for op, vector in (("Mul", gain), ("Add", bias)):
-            made = tape.op(op, [made, tape.op("Unsqueeze", [vector, behind])])
+            out = tape.op(op, [out, tape.op("Unsqueeze", [vector, behind])])
         model.graph.insert_before(node, tape.nodes)
-        node.outputs[0].replace_all_uses_with(made, replace_graph_outputs=True)
+        node.outputs[0].replace_all_uses_with(out, replace_graph_outputs=True)
         model.graph.remove(node, safe=True)
 
 

@@ -105,8 +105,8 @@ def judge_training(result: GrownModule, case: tuple[Any, Mapping[str, Any]]) -> 
     args, kwargs = case
     for parameter in result.parameters():
         parameter.requires_grad_(parameter.is_floating_point())
-    found = tree_leaves(result.train()(*args, **kwargs))
-    loss = sum(x.abs().float().mean() for x in found if isinstance(x, torch.Tensor))
+    outputs = tree_leaves(result.train()(*args, **kwargs))
+    loss = sum(x.abs().float().mean() for x in outputs if isinstance(x, torch.Tensor))
     assert torch.isfinite(loss)
     loss.backward()
     assert all(p.grad is None or torch.isfinite(p.grad).all() for p in result.parameters())
@@ -160,16 +160,16 @@ def rows(name: str, keys: list[str]) -> Iterator[tuple[str, str]]:
     with captured_once():
         for key in keys:
             with Attempt() as attempt:  # a row of the table
-                said = judged(name, model, key)
+                outcome = judged(name, model, key)
             if attempt.error is not None:
-                said = f"WRONG {type(attempt.error).__name__}: {str(attempt.error)[:200]}"
-            if key in MOVING and said.startswith("grown"):
+                outcome = f"WRONG {type(attempt.error).__name__}: {str(attempt.error)[:200]}"
+            if key in MOVING and outcome.startswith("grown"):
                 for path in (FILES / f"{name}.{kind}.onnx" for kind in ("dynamo", "torchscript")):
                     if path.exists():
                         far = difference_from_file(model, key, path)
                         wrong = not isinstance(far, str) and far > 2e-5
-                        said += f"{'; WRONG' * wrong}; {path.suffixes[0][1:]}: {far}"
-            yield key, said
+                        outcome += f"{'; WRONG' * wrong}; {path.suffixes[0][1:]}: {far}"
+            yield key, outcome
 
 
 def main() -> None:
@@ -183,10 +183,10 @@ def main() -> None:
     kinds: Counter[tuple[str, str]] = Counter()
     for name in given.names or ZOO:
         start = time.time()
-        for key, said in rows(name, given.recipe or list(RECIPES)):
-            kind = "WRONG" if "WRONG" in said else said.split(":")[0].split(",")[0].split(";")[0]
+        for key, outcome in rows(name, given.recipe or list(RECIPES)):
+            kind = "WRONG" if "WRONG" in outcome else outcome.split(":")[0].split(",")[0].split(";")[0]
             kinds[key, kind] += 1
-            print(f"{name:24} {key:10} {said}", flush=True)
+            print(f"{name:24} {key:10} {outcome}", flush=True)
         print(f"{name:24} {time.time() - start:.0f} s", flush=True)
     for (key, kind), count in sorted(kinds.items()):
         print(f"{key:10} {kind:8} {count}")

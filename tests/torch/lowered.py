@@ -33,8 +33,8 @@ def opaque(model: ir.Model) -> list[str]:
 def in_torch(module: nn.Module, feed: Feed) -> list[Array]:
     """The outputs of the module."""
     with torch.no_grad():
-        made = module(**feed)
-    return [value.numpy() for value in tree_flatten(made)[0] if isinstance(value, torch.Tensor)]
+        outputs = module(**feed)
+    return [value.numpy() for value in tree_flatten(outputs)[0] if isinstance(value, torch.Tensor)]
 
 
 def in_onnxruntime(model: ir.Model, feed: Feed) -> list[Array]:

@@ -40,17 +40,17 @@ FIELDS = {
 
 def times(config: Config, axis: str, ratio: float) -> bool:
     """Multiply the fields of an axis; whether there is one."""
-    found = False
+    has_field = False
     for name in FIELDS[axis]:
         value = config.get(name)
         if isinstance(value, list):
             config[name] = [type(v)(v * ratio) for v in value]
         elif value and not isinstance(value, bool):
             config[name] = type(value)(value * ratio)
-        found = found or bool(value)
+        has_field = has_field or bool(value)
     parts = [part for name in ("text_config", "vision_config") if (part := config.get(name))]
     inside = [times(part, axis, ratio) for part in parts]
-    return found or any(inside)
+    return has_field or any(inside)
 
 
 def wider_ffn(config: Config) -> bool:
@@ -90,7 +90,7 @@ def halved(config: Config) -> bool:
 
 def relayered(config: Config, new: Callable[[int], int]) -> bool:
     """Another number of layers; lists with an entry for each go along."""
-    found = False
+    has_field = False
     for name in FIELDS["layers"]:
         count = config.get(name)
         if isinstance(count, int) and count:
@@ -98,10 +98,10 @@ def relayered(config: Config, new: Callable[[int], int]) -> bool:
             for listed, values in lists.items():
                 if listed in ("layer_types", "no_rope_layers", "mlp_layer_types"):
                     config[listed] = [values[min(i, count - 1)] for i in range(new(count))]
-            config[name], found = new(count), True
+            config[name], has_field = new(count), True
     parts = [part for name in ("text_config", "vision_config") if (part := config.get(name))]
     inside = [relayered(part, new) for part in parts]
-    return found or any(inside)
+    return has_field or any(inside)
 
 
 REQUESTS: dict[str, Callable[[Config], bool]] = {
@@ -121,8 +121,8 @@ def full(config: Config) -> Config:
 
 def true_config(config: Config, request: str) -> Config | None:
     """The config with what is asked for, or None where it has no field for it."""
-    made = deepcopy(full(config))
-    return made if REQUESTS[request](made) else None
+    changed = deepcopy(full(config))
+    return changed if REQUESTS[request](changed) else None
 
 
 def target_of(config: Config, inputs: dict[str, Any]) -> Target:
@@ -135,5 +135,5 @@ def target_of(config: Config, inputs: dict[str, Any]) -> Target:
 
 def on_meta(feed: dict[str, Any]) -> dict[str, Any]:
     """Inputs of which only sizes count."""
-    made: dict[str, Any] = tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), feed)
-    return made
+    sizes_only: dict[str, Any] = tree_map_only(Tensor, lambda t: torch.empty_like(t, device="meta"), feed)
+    return sizes_only

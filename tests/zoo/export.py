@@ -103,7 +103,7 @@ def _write(built: Built, symbols: Sequence[str], flavour: Flavour, path: Path) -
             torch.onnx.export(built.module, arguments, path, dynamo=True, **options, **common)
             return
         rows = {output: {0: "batch"} for output in built.outputs if any(axes.values())}
-        dynamic = {n: found for n, found in (axes | rows).items() if found}
+        dynamic = {n: symbols_of for n, symbols_of in (axes | rows).items() if symbols_of}
         with _traceable():
             torch.onnx.export(built.module, arguments, path, dynamo=False, dynamic_axes=dynamic, **common)
 
@@ -145,14 +145,14 @@ def optimise(name: str, flavour: str, source: Path, path: Path) -> list[bool]:
             from onnxruntime.transformers.optimizer import optimize_model
 
             facts = ZOO[name].facts
-            made = optimize_model(
+            optimised = optimize_model(
                 str(source),
                 ZOO[name].optimiser,
                 num_heads=facts.heads[0],
                 hidden_size=facts.hidden[0],
                 opt_level=0,
             )
-            made.save_model_to_file(str(path))
+            optimised.save_model_to_file(str(path))
     except Exception as error:
         raise NotExportableError(_first_line(error)) from error
     agreed = agreement(path, built)
@@ -172,7 +172,7 @@ def agreement(path: Path, built: Built) -> list[bool]:
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     wanted = {port.name for port in session.get_inputs()}
-    found = []
+    agrees = []
     for feed in built.feeds:
         answers = [answer.numpy() for answer in built.run(feed)]
         assert all(np.isfinite(answer).all() for answer in answers), "torch's own answer is not finite"
@@ -181,10 +181,10 @@ def agreement(path: Path, built: Built) -> list[bool]:
             results = session.run(None, given)
         if attempt.error is not None:
             print(_first_line(attempt.error), file=sys.stderr)
-            found.append(False)
+            agrees.append(False)
             continue
-        found.append(all(_close(a, b) for a, b in zip(answers, results, strict=True)))
-    return found
+        agrees.append(all(_close(a, b) for a, b in zip(answers, results, strict=True)))
+    return agrees
 
 
 def _close(a: NDArray[Any], b: NDArray[Any]) -> bool:
@@ -207,7 +207,7 @@ def insensitive(built: Built, share: float = 1e-4) -> list[str]:
     """Parameters whose change no output shows: key biases under a softmax, experts that no token takes."""
     base = built.run(built.feeds[0])
     scale = max(float(answer.abs().max()) for answer in base)
-    found = []
+    names = []
     for name, parameter in built.module.named_parameters():
         kept = parameter.clone()
         noise = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
@@ -215,5 +215,5 @@ def insensitive(built: Built, share: float = 1e-4) -> list[str]:
         moved = max(float((a - b).abs().max()) for a, b in zip(built.run(built.feeds[0]), base, strict=True))
         parameter.copy_(kept)
         if not math.isfinite(moved) or moved <= share * scale:
-            found.append(name)
-    return found
+            names.append(name)
+    return names

@@ -48,10 +48,10 @@ def tokens(rows: int, length: int, vocab: int = VOCAB) -> Tensor:
 
 def mask(rows: int, length: int, padded: bool) -> Tensor:
     """Ones of shape (rows, length), with the last row's end padded; no row is ever fully masked."""
-    made = torch.ones(rows, length, dtype=torch.long)
+    ones = torch.ones(rows, length, dtype=torch.long)
     if padded:
-        made[-1, -3:] = 0
-    return made
+        ones[-1, -3:] = 0
+    return ones
 
 
 def text(vocab: int = VOCAB, segments: bool = False, masked: bool = True) -> Inputs:

@@ -23,11 +23,11 @@ class Stepper(nn.Module):
         cache = DynamicCache(config=self.model.config)
         for i in range(self.layers):
             cache.update(past[2 * i], past[2 * i + 1], i)
-        made = self.model(
+        output = self.model(
             input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True
         )
-        present = [part for layer in made.past_key_values.layers for part in (layer.keys, layer.values)]
-        return (made.logits, *present)
+        present = [part for layer in output.past_key_values.layers for part in (layer.keys, layer.values)]
+        return (output.logits, *present)
 
 
 class TwoLayers(Stepper):

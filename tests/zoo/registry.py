@@ -54,8 +54,8 @@ class Built:
     def run(self, feed: Feed) -> tuple[Tensor, ...]:
         """The outputs, in order."""
         with torch.no_grad():
-            made = self.module(*feed.values())
-        return made if isinstance(made, tuple) else (made,)
+            outputs = self.module(*feed.values())
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 KNOWN: dict[str, Blueprint] = {}
@@ -111,12 +111,12 @@ COUNTS = (
 
 def layers_of(config: Mapping[str, Any]) -> tuple[int, ...]:
     """The numbers of layers in a configuration, each distinct one once."""
-    found: list[int] = []
+    counts: list[int] = []
     for name in COUNTS:
         value = config.get(name, ())
         given = layers_of(value) if isinstance(value, dict) else [value] if isinstance(value, int) else value
-        found += given
-    return tuple(dict.fromkeys(found))
+        counts += given
+    return tuple(dict.fromkeys(counts))
 
 
 def from_torch(
@@ -158,5 +158,5 @@ def _name_arguments(module: nn.Module, blueprint: Blueprint, names: list[str]) -
 
 def traced_only(inputs: Inputs, kept: tuple[str, ...]) -> Inputs:
     """The inputs with only those axes dynamic that bear one of these names."""
-    axes = {n: {a: s for a, s in found.items() if s in kept} for n, found in inputs.axes.items()}
+    axes = {n: {a: s for a, s in symbols.items() if s in kept} for n, symbols in inputs.axes.items()}
     return replace(inputs, axes=axes)

@@ -30,9 +30,9 @@ def smaller(built: Built) -> nn.Module:
         config.pop("num_key_value_heads", None)
     for names in SIZES:
         config |= {n: config[n] // 2 for n in names if isinstance(config.get(n), int)}
-    made = type(built.module)(type(built.module.config)(**config))
-    made.config._attn_implementation = "eager"
-    return made.eval().requires_grad_(False)
+    module = type(built.module)(type(built.module.config)(**config))
+    module.config._attn_implementation = "eager"
+    return module.eval().requires_grad_(False)
 
 
 def load_into(module: nn.Module, made: Path, source: Path, original: nn.Module) -> list[str]:
@@ -49,13 +49,13 @@ def load_into(module: nn.Module, made: Path, source: Path, original: nn.Module) 
         old = known[name].numpy()
         here = places.get((old.shape, old.tobytes()))
         turned = places.get((old.T.shape, np.ascontiguousarray(old.T).tobytes()))
-        found = after.get(here or "", None) if here else after[turned].T if turned else None
-        if found is None:
+        value = after.get(here or "", None) if here else after[turned].T if turned else None
+        if value is None:
             lacking.append(name)
-        elif found.shape != tuple(parameter.shape):
-            raise ValueError(f"{name}: {found.shape} instead of {tuple(parameter.shape)}")
+        elif value.shape != tuple(parameter.shape):
+            raise ValueError(f"{name}: {value.shape} instead of {tuple(parameter.shape)}")
         else:
-            parameter.copy_(torch.from_numpy(np.array(found)))
+            parameter.copy_(torch.from_numpy(np.array(value)))
     return lacking
 
 

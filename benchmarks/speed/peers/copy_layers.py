@@ -26,10 +26,10 @@ def main():
         Path(path).with_name(placed[0]["location"]).open("rb") as source,
         Path(target).open("wb") as out,
     ):
-        for said in placed:
-            found = re.search(r"\.h\.(\d+)\.", said["name"])
-            for _ in range(LAYERS.count(int(found[1])) if found else 1):
-                at, left = int(said["offset"]), int(said["length"])
+        for tensor in placed:
+            layer = re.search(r"\.h\.(\d+)\.", tensor["name"])
+            for _ in range(LAYERS.count(int(layer[1])) if layer else 1):
+                at, left = int(tensor["offset"]), int(tensor["length"])
                 while left:
                     sent = os.sendfile(out.fileno(), source.fileno(), at, left)
                     at, left = at + sent, left - sent

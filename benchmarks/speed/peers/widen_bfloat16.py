@@ -43,11 +43,11 @@ def main():
     stored = np.memmap(path, "u1", "r", 8 + length)
     with Path(target).open("wb", buffering=0) as out:
         out.write(bytes(8 + 2 * length))  # as long as a header
-        for name, said in header.items():
+        for name, entry in header.items():
             if name == "__metadata__":
                 continue
-            begin, end = said["data_offsets"]
-            tensor = stored[begin:end].view("u2").reshape(said["shape"])
+            begin, end = entry["data_offsets"]
+            tensor = stored[begin:end].view("u2").reshape(entry["shape"])
             layer = re.search(r"layers\.(\d+)\.", name)
             write(out, tensor, name, False)
             if layer and int(layer[1]) >= LAYERS - (NEW - LAYERS):

@@ -80,8 +80,8 @@ def main():
         for tensor in graph.initializer:
             if not tensor.external_data:
                 continue
-            said = {entry.key: entry.value for entry in tensor.external_data}
-            at, size = int(said["offset"]) // 4, int(said["length"]) // 4
+            location = {entry.key: entry.value for entry in tensor.external_data}
+            at, size = int(location["offset"]) // 4, int(location["length"]) // 4
             array = stored[at : at + size].reshape(tensor.dims)
             times = NEW_LAYERS // LAYERS if ".h." in tensor.name else 1
             for copy in range(times):

@@ -43,16 +43,16 @@ def main():
         n_embd=AFTER, n_head=16, n_inner=4096, n_layer=24, layer_norm_epsilon=1e-5 * BEFORE / AFTER
     )
     model = GPT2LMHeadModel(config)
-    made = model.transformer
-    made.wte.weight.copy_(stream(source.wte.weight))
-    made.wpe.weight.copy_(stream(source.wpe.weight))
+    result = model.transformer
+    result.wte.weight.copy_(stream(source.wte.weight))
+    result.wpe.weight.copy_(stream(source.wpe.weight))
 
     def norm(new, old):
         new.weight.copy_(gain(old.weight))
         new.bias.copy_(stream(old.bias))
 
-    norm(made.ln_f, source.ln_f)
-    for number, block in enumerate(made.h):
+    norm(result.ln_f, source.ln_f)
+    for number, block in enumerate(result.h):
         old = source.h[number % 12]
         norm(block.ln_1, old.ln_1)
         norm(block.ln_2, old.ln_2)

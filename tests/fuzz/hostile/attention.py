@@ -80,14 +80,14 @@ def _projections(n: Net, x: str, y: str, h: Heads) -> list[str]:
 
 def _stacked(n: Net, x: str, h: Heads) -> list[str]:
     """One product whose axis is three, heads, and what a head has, in some order."""
-    made = linear(n, x, h.width, 3 * h.kv * h.size)
+    product = linear(n, x, h.width, 3 * h.kv * h.size)
     if n.chance(0.5):
-        five = n.transpose(n.reshape(made, 0, 0, 3, h.kv, h.size), 2, 0, 3, 1, 4)
+        five = n.transpose(n.reshape(product, 0, 0, 3, h.kv, h.size), 2, 0, 3, 1, 4)
         if n.chance(0.5):
             return [n.op("Gather", five, n.number(i, "i64"), axis=0) for i in range(3)]
         parts = n.split(five, [1, 1, 1], 0)
         return [n.op("Squeeze", part, n.ints(0)) for part in parts]
-    four = n.transpose(n.reshape(made, 0, 0, h.kv, 3 * h.size), 0, 2, 1, 3)
+    four = n.transpose(n.reshape(product, 0, 0, h.kv, 3 * h.size), 0, 2, 1, 3)
     return n.split(four, [h.size] * 3, 3)
 
 
@@ -128,15 +128,15 @@ def _normed(n: Net, q: str, k: str, h: Heads) -> tuple[str, str]:
     how = n.some("qk norm", {"none": 12, "rms": 3, "l2": 2, "layer": 1})
     if how == "none":
         return q, k
-    made = []
+    normed = []
     for part in (q, k):
         if how == "layer":
             part = n.op("Sub", part, n.reduce("Mean", part, -1))
         fold = "Sum" if how == "l2" else "Mean"
         square = n.op("Add", n.reduce(fold, n.op("Mul", part, part), -1), n.eps())
         part = n.op("Div", part, n.op("Sqrt", square))
-        made.append(n.op("Mul", part, n.normal(h.size, mean=1.0, scale=0.3)) if n.chance(0.7) else part)
-    return made[0], made[1]
+        normed.append(n.op("Mul", part, n.normal(h.size, mean=1.0, scale=0.3)) if n.chance(0.7) else part)
+    return normed[0], normed[1]
 
 
 def rotary(n: Net, q: str, size: int, x: str) -> str:
@@ -227,18 +227,18 @@ def _multi_head(n: Net, x: str, h: Heads, other: str) -> str:
     """com.microsoft's operator on three tensors."""
     parts = [linear(n, s, h.width, h.kv * h.size) for s in (x, other or x, other or x)]
     bias = [n.normal(3 * h.kv * h.size, scale=0.3)] if n.chance(0.5) else []
-    made = n.op("MultiHeadAttention", *parts, *bias, domain="com.microsoft", num_heads=h.kv)
-    return linear(n, made, h.kv * h.size, h.width)
+    context = n.op("MultiHeadAttention", *parts, *bias, domain="com.microsoft", num_heads=h.kv)
+    return linear(n, context, h.kv * h.size, h.width)
 
 
 def _packed(n: Net, x: str, h: Heads) -> str:
     """com.microsoft's operator with its own weight."""
     inner = h.kv * h.size
     weight = n.normal(h.width, 3 * inner, scale=0.5)
-    made = n.op(
+    context = n.op(
         "Attention", x, weight, n.normal(3 * inner, scale=0.3), domain="com.microsoft", num_heads=h.kv
     )
-    return linear(n, made, inner, h.width)
+    return linear(n, context, inner, h.width)
 
 
 def _opset_23(n: Net, x: str, h: Heads, other: str) -> str:
@@ -253,7 +253,7 @@ def _opset_23(n: Net, x: str, h: Heads, other: str) -> str:
     if n.chance(0.2):
         options["softcap"] = 2.0
     if n.chance(0.5):
-        made = n.op("Attention", q, k, v, q_num_heads=h.queries, kv_num_heads=h.kv, **options)
+        context = n.op("Attention", q, k, v, q_num_heads=h.queries, kv_num_heads=h.kv, **options)
     else:
         four = [
             n.transpose(n.reshape(part, 0, 0, count, size), 0, 2, 1, 3)
@@ -261,7 +261,7 @@ def _opset_23(n: Net, x: str, h: Heads, other: str) -> str:
                 (q, k, v), (h.queries, h.kv, h.kv), (h.size, h.size, h.value), strict=True
             )
         ]
-        made = n.reshape(
+        context = n.reshape(
             n.transpose(n.op("Attention", *four, **options), 0, 2, 1, 3), 0, 0, h.queries * h.value
         )
-    return linear(n, made, h.queries * h.value, h.width)
+    return linear(n, context, h.queries * h.value, h.width)

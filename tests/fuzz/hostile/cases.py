@@ -117,11 +117,11 @@ def source(seed: int) -> Source | None:
     for number in range(ATTEMPTS):
         with Attempt() as attempt:  # a model that does not run is drawn anew
             model, net = graph(seed * ATTEMPTS + number)
-            made = judging.session(model)
+            session = judging.session(model)
             inputs = [(v.name, _kind(v), _shape(v)) for v in model.graph.input]
             cases = judging.feeds(inputs, seed, 7)
             names = [v.name for v in model.graph.output]
-            results = judging.run(made, cases, names)
+            results = judging.run(session, cases, names)
         if attempt.error is not None:
             source.reasons.append(tail(attempt.error))
             continue
@@ -160,11 +160,11 @@ def seen(analysed: Analysis, model: onnx.ModelProto) -> Seen:
     """The findings of `inspect` on a file, and its weights by shape."""
     from growc.render.inspection import inspect_data
 
-    found = inspect_data(analysed)
-    axes = {name: size if isinstance(size, list) else [size] for name, size in found["axes"].items()}
+    inspection = inspect_data(analysed)
+    axes = {name: size if isinstance(size, list) else [size] for name, size in inspection["axes"].items()}
     weights = {t.name: list(t.dims) for t in model.graph.initializer if t.data_type in (1, 10, 11, 16, 3)}
-    scopes = [name for name in found["scopes"] if " " not in name]
-    return Seen(axes, [run["layers"] for run in found["runs"]], scopes, weights)
+    scopes = [name for name in inspection["scopes"] if " " not in name]
+    return Seen(axes, [run["layers"] for run in inspection["runs"]], scopes, weights)
 
 
 def judge(seed: int, text: str = "") -> Outcome:
@@ -172,10 +172,10 @@ def judge(seed: int, text: str = "") -> Outcome:
     outcome, began = Outcome(seed), time.process_time()
     try:
         with limited(), tempfile.TemporaryDirectory() as folder:
-            made = source(seed)
-            if made is not None:
-                outcome.features = made.net.features
-                _compile(outcome, made, Path(folder), text)
+            model = source(seed)
+            if model is not None:
+                outcome.features = model.net.features
+                _compile(outcome, model, Path(folder), text)
     except Late:
         outcome.kind = "timeout"
     outcome.seconds = round(time.process_time() - began, 3)
@@ -191,9 +191,9 @@ def _compile(outcome: Outcome, made: Source, folder: Path, text: str) -> None:
     onnx.save(made.model, path)
     with Attempt() as attempt:  # any exception is a finding
         analysed = inspect(path)
-        found = None if text else seen(analysed, made.model)
+        seen_parts = None if text else seen(analysed, made.model)
         for again in range(RECIPES):
-            outcome.recipe = text or recipe(outcome.seed * RECIPES + again, found)
+            outcome.recipe = text or recipe(outcome.seed * RECIPES + again, seen_parts)
             try:
                 c = planned(analysed, outcome.recipe)
                 break
@@ -239,10 +239,10 @@ def _overflows(path: Path, case: judging.Feed) -> bool:
     """
     model = onnx.load(path)
     weights = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
-    made = {name for node in model.graph.node for name in node.output if name}
+    computed = {name for node in model.graph.node for name in node.output if name}
     inferred = onnx.shape_inference.infer_shapes(model).graph.value_info  # numpy has no bfloat16
     unread = {v.name for v in inferred if v.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16}
-    fresh = made - unread - {v.name for v in model.graph.output}
+    fresh = computed - unread - {v.name for v in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(fresh))
     names = [v.name for v in model.graph.output]
     [results] = judging.run(judging.session(model), [case], names)
@@ -288,19 +288,21 @@ def _measure(
     """Measure the result, and say for each case whether it differs from the source."""
     wanted = _chosen(made, names)
     try:
-        found = judging.compared(wanted, results, names, maps)
+        distances = judging.compared(wanted, results, names, maps)
     except (IndexError, ValueError) as error:
-        found = np.full((len(wanted), len(names)), np.inf)
+        distances = np.full((len(wanted), len(names)), np.inf)
         outcome.detail = tail(error)
-    decides = outcome.claim == "exact" or bool((found <= BLUNT).all())  # else it is a gap, however blunt
+    decides = outcome.claim == "exact" or bool((distances <= BLUNT).all())  # else it is a gap, however blunt
     shakes = (1, 48) if decides else (1,)
-    allowed = _allowed(made.model, made.cases, names, wanted, found, judging.FLOOR, shakes)
-    equal = bool((found <= allowed).all())
-    at = np.unravel_index(np.argmax(np.nan_to_num(found / allowed, nan=0.0, posinf=1e300)), found.shape)
-    outcome.apart, outcome.allowed = float(found[at]), float(allowed[at])
-    sharp = bool((found <= np.minimum(allowed, BLUNT)).all())
+    allowed = _allowed(made.model, made.cases, names, wanted, distances, judging.FLOOR, shakes)
+    equal = bool((distances <= allowed).all())
+    at = np.unravel_index(
+        np.argmax(np.nan_to_num(distances / allowed, nan=0.0, posinf=1e300)), distances.shape
+    )
+    outcome.apart, outcome.allowed = float(distances[at]), float(allowed[at])
+    sharp = bool((distances <= np.minimum(allowed, BLUNT)).all())
     outcome.kind = kind_of(outcome.claim == "exact", equal, sharp)
-    return ~(found <= allowed).all(axis=1)
+    return ~(distances <= allowed).all(axis=1)
 
 
 def _chosen(made: Source, names: list[str]) -> list[judging.Results]:
@@ -343,11 +345,11 @@ def _apart_in_double(
         wide = [[_wide(case) for case in one] for one in (made.cases, cases)]
         wanted = judging.run(runners[0], wide[0], names)
         results = judging.run(runners[1], wide[1], [new for _, new in kept])
-        found = judging.compared(wanted, results, names, maps)
+        distances = judging.compared(wanted, results, names, maps)
     if attempt.error is not None:
         return False
-    allowed = _allowed(onnx.load(copies[0]), wide[0], names, wanted, found, judging.FINE)
-    return not bool((found <= allowed).all())
+    allowed = _allowed(onnx.load(copies[0]), wide[0], names, wanted, distances, judging.FINE)
+    return not bool((distances <= allowed).all())
 
 
 def _wide(case: judging.Feed) -> judging.Feed:

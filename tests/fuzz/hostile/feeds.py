@@ -172,8 +172,8 @@ def experts(n: Net, x: str, size: int, how: str) -> str:
     up = n.normal(count, size, inner, scale=0.5)
     down = n.normal(count, inner, size, scale=0.5)
     h = activation(n, n.op("MatMul", n.op("Unsqueeze", x, n.ints(1)), up), inner)
-    made = n.op("MatMul", h, down)
-    weighed = n.op("Mul", made, n.op("Unsqueeze", n.transpose(shares, 0, 2, 1), n.ints(3)))
+    outputs = n.op("MatMul", h, down)
+    weighed = n.op("Mul", outputs, n.op("Unsqueeze", n.transpose(shares, 0, 2, 1), n.ints(3)))
     return n.reduce("Sum", weighed, 1, keep=0)
 
 
@@ -213,9 +213,9 @@ def _recurrent(n: Net, x: str, size: int, how: str) -> str:
     if how == "gru" and n.chance(0.5):
         options["linear_before_reset"] = 1
     turned = n.transpose(x, 1, 0, 2)
-    made = n.ops(how.upper(), turned, *given, bias, hidden_size=inner, outputs=2, **options)[0]
+    states = n.ops(how.upper(), turned, *given, bias, hidden_size=inner, outputs=2, **options)[0]
     if both == 1:
-        flat = n.transpose(n.op("Squeeze", made, n.ints(1)), 1, 0, 2)
+        flat = n.transpose(n.op("Squeeze", states, n.ints(1)), 1, 0, 2)
     else:
-        flat = n.reshape(n.transpose(made, 2, 0, 1, 3), 0, 0, 2 * inner)
+        flat = n.reshape(n.transpose(states, 2, 0, 1, 3), 0, 0, 2 * inner)
     return linear(n, flat, both * inner, size)

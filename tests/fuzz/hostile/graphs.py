@@ -117,8 +117,8 @@ def _around(n: Net, x: str, size: int, branch: Branch, form: str) -> str:
         y = norm(n, y, size)
     if form == "plain":
         return activation(n, y, size)
-    made = back(n, x, y, size)
-    return norm(n, made, size) if form in ("post", "both") else made
+    joined = back(n, x, y, size)
+    return norm(n, joined, size) if form in ("post", "both") else joined
 
 
 def back(n: Net, x: str, y: str, size: int) -> str:

@@ -108,12 +108,12 @@ def rounding(
     model: onnx.ModelProto, cases: Sequence[Feed], names: Sequence[str], source: list[Results], shakes: int
 ) -> np.ndarray:
     """The source's own rounding: cases × outputs. Infinite where a last bit decides what is finite."""
-    found = np.zeros((len(cases), len(names)))
+    largest = np.zeros((len(cases), len(names)))
     for seed in range(shakes):
         other = run(session(shaken(model, seed)), cases, names)
         for i, (a, b) in enumerate(zip(source, other, strict=True)):
-            found[i] = np.maximum(found[i], [apart(x, y) for x, y in zip(a, b, strict=True)])
-    return found
+            largest[i] = np.maximum(largest[i], [apart(x, y) for x, y in zip(a, b, strict=True)])
+    return largest
 
 
 def is_too_large(operand: np.ndarray, result: np.ndarray) -> bool:
@@ -145,11 +145,11 @@ def compared(
     source: list[Results], result: list[Results], names: Sequence[str], maps: Mapping[str, Sequence[Any]]
 ) -> np.ndarray:
     """How far the result is from the source: cases × outputs, through the maps of outputs that grew."""
-    found = np.zeros((len(source), len(names)))
+    distances = np.zeros((len(source), len(names)))
     for i, (a, b) in enumerate(zip(source, result, strict=True)):
         for j, name in enumerate(names):
             x, y = a[j], b[j]
             for mapped in maps.get(name, ()):
                 x, y = mapped.restrict(x, y)
-            found[i, j] = apart(x, y.astype(x.dtype))
-    return found
+            distances[i, j] = apart(x, y.astype(x.dtype))
+    return distances

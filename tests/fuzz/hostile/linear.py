@@ -90,9 +90,9 @@ def product(n: Net, x: str, rows: int, columns: int, scale: float = 0.0, rank: i
         return n.op("Einsum", x, matrix(n, rows, columns, scale), equation=f"{letters}y,yz->{letters}z")
     if how == "gemm" and rank == 3:
         flat = n.reshape(x, -1, rows)
-        made = n.op("Gemm", flat, matrix(n, columns, rows, scale), transB=1, alpha=n.pick.choice([1.0, 0.7]))
+        gemm = n.op("Gemm", flat, matrix(n, columns, rows, scale), transB=1, alpha=n.pick.choice([1.0, 0.7]))
         shape = n.op("Slice", n.op("Shape", x), n.ints(0), n.ints(2), n.ints(0))
-        return n.op("Reshape", made, n.op("Concat", shape, n.ints(columns), axis=0))
+        return n.op("Reshape", gemm, n.op("Concat", shape, n.ints(columns), axis=0))
     if how == "lora":
         low = n.op("MatMul", n.op("MatMul", x, n.normal(rows, 2, scale=0.5)), n.normal(2, columns, scale=0.5))
         return n.op("Add", n.op("MatMul", x, matrix(n, rows, columns, scale)), low)
@@ -121,8 +121,8 @@ def linear(
     n: Net, x: str, rows: int, columns: int, scale: float = 0.0, bias: float = 0.7, rank: int = 3
 ) -> str:
     """x · W + b, where b is there with a probability."""
-    made = product(n, x, rows, columns, scale, rank)
+    products = product(n, x, rows, columns, scale, rank)
     if not n.chance(bias):
-        return made
+        return products
     b = n.normal(columns, scale=0.4)
-    return n.op("Add", made, b) if n.chance(0.8) else n.op("Add", b, made)
+    return n.op("Add", products, b) if n.chance(0.8) else n.op("Add", b, products)

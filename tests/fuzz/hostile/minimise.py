@@ -20,19 +20,19 @@ from hostile.judging import degenerate, feeds, run, session
 
 def judged(model: onnx.ModelProto, seed: int, text: str) -> str:
     """How a model fails under a recipe; of a traceback, where."""
-    made = cases.Source(model, None, [], [], [])
+    case = cases.Source(model, None, [], [], [])
     with Attempt() as attempt:  # a candidate that does not run is no candidate
         inputs = [(v.name, cases._kind(v), cases._shape(v)) for v in model.graph.input]
-        made.cases, made.names = feeds(inputs, seed, 7), [v.name for v in model.graph.output]
-        made.results = run(session(model), made.cases, made.names)
+        case.cases, case.names = feeds(inputs, seed, 7), [v.name for v in model.graph.output]
+        case.results = run(session(model), case.cases, case.names)
     if attempt.error is not None:
         return ""
-    if degenerate(made.results) or not made.cases[0]:
+    if degenerate(case.results) or not case.cases[0]:
         return ""
     outcome = cases.Outcome(seed)
     try:
         with cases.limited(), tempfile.TemporaryDirectory() as folder:
-            cases._compile(outcome, made, Path(folder), text)
+            cases._compile(outcome, case, Path(folder), text)
     except cases.Late:
         outcome.kind = "timeout"
     where = outcome.detail.split(" | ")[-1].split(" < ")[0] if outcome.kind == "traceback" else ""
@@ -41,13 +41,13 @@ def judged(model: onnx.ModelProto, seed: int, text: str) -> str:
 
 def smaller(model: onnx.ModelProto) -> list[onnx.ModelProto]:
     """Candidates: a node replaced by one of its operands, the latest first; an output less."""
-    found = []
+    candidates = []
     if len(model.graph.output) > 1:
         for i in range(len(model.graph.output)):
             copy = onnx.ModelProto()
             copy.CopyFrom(model)
             del copy.graph.output[i]
-            found.append(pruned(copy))
+            candidates.append(pruned(copy))
     for place in reversed(range(len(model.graph.node))):
         node = model.graph.node[place]
         for operand in dict.fromkeys(node.input):
@@ -64,10 +64,10 @@ def smaller(model: onnx.ModelProto) -> list[onnx.ModelProto]:
                 for k, name in enumerate(other.input):
                     if name == gone:
                         other.input[k] = operand
-            found.append(pruned(copy))
+            candidates.append(pruned(copy))
     return [
         m
-        for m in found
+        for m in candidates
         if len(m.graph.node) < len(model.graph.node) or len(m.graph.output) < len(model.graph.output)
     ]
 
@@ -128,11 +128,11 @@ def main() -> int:
     """The command."""
     seed = int(sys.argv[1])
     outcome = cases.judge(seed)
-    made = cases.source(seed)
-    if made is None or outcome.kind not in cases.BAD:
+    case = cases.source(seed)
+    if case is None or outcome.kind not in cases.BAD:
         print(outcome)
         return 1
-    model, text = minimised(made.model, seed, outcome.recipe)
+    model, text = minimised(case.model, seed, outcome.recipe)
     print(f"seed {seed}: {judged(model, seed, text)} (opset {model.opset_import[0].version})")
     print(text, described(model), Counter(n.op_type for n in model.graph.node), sep="\n")
     if len(sys.argv) > 2:

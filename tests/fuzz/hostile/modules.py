@@ -54,9 +54,9 @@ def judge(seed: int, text: str = "") -> Outcome:
 
 def _run(module: nn.Module, case: tuple[Any, ...]) -> list[np.ndarray]:
     with torch.no_grad():
-        made = module(*case)
+        output = module(*case)
     return [
-        value.float().numpy() if value.dtype == torch.bfloat16 else value.numpy() for value in _flat(made)
+        value.float().numpy() if value.dtype == torch.bfloat16 else value.numpy() for value in _flat(output)
     ]
 
 
@@ -91,8 +91,8 @@ def _seen(module: Any) -> Seen:
         "positions": [8] if module.places is not None else [],
     }
     weights = {name: list(p.shape) for name, p in module.named_parameters() if p.is_floating_point()}
-    found = {name: sizes for name, sizes in axes.items() if sizes}
-    return Seen(found, [len(module.layers)], [], weights, module.end == "tied")
+    present = {name: sizes for name, sizes in axes.items() if sizes}
+    return Seen(present, [len(module.layers)], [], weights, module.end == "tied")
 
 
 def _grow(
@@ -107,9 +107,9 @@ def _grow(
     module, example = built.module, cases[1]
     with Attempt() as attempt:  # any exception is a finding
         model = TorchModel.of(module, example)
-        found = Seen({}, [], [], {}) if text else _seen(module)
+        parts = Seen({}, [], [], {}) if text else _seen(module)
         for again in range(RECIPES):
-            outcome.recipe = text or recipe(outcome.seed * RECIPES + again + 500_000, found)
+            outcome.recipe = text or recipe(outcome.seed * RECIPES + again + 500_000, parts)
             try:
                 c = planned(Source(Path("module"), model, outside()), outcome.recipe)
                 grown = grown_module(c)  # as it evaluates: a capture in training would take as long again
@@ -150,12 +150,12 @@ class Overflows(TorchDispatchMode):
     found = False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
+        output = function(*args, **(kwargs or {}))
         given = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor | float)]
         computed = any(isinstance(x, torch.Tensor) for x in given)
-        fresh = computed and _infinite(made) and not _infinite(given)
-        self.found |= fresh and _is_too_large(_name(function), args, made)
-        return made
+        fresh = computed and _infinite(output) and not _infinite(given)
+        self.found |= fresh and _is_too_large(_name(function), args, output)
+        return output
 
 
 def _is_too_large(name: str, args: Any, made: Any) -> bool:
@@ -172,8 +172,8 @@ def _name(function: Any) -> str:
 
 
 def _infinite(values: Any) -> bool:
-    found = (torch.as_tensor(x) for x in tree_leaves(values) if isinstance(x, torch.Tensor | float))
-    return any(x.is_floating_point() and bool(x.isinf().any()) for x in found)
+    numbers = (torch.as_tensor(x) for x in tree_leaves(values) if isinstance(x, torch.Tensor | float))
+    return any(x.is_floating_point() and bool(x.isinf().any()) for x in numbers)
 
 
 def _overflows(module: nn.Module, case: tuple[Any, ...]) -> bool:
@@ -211,10 +211,10 @@ def _apart_in_double(module: nn.Module, grown: nn.Module, cases: list[tuple[Any,
     with Attempt() as attempt:  # a captured program may ask for single precision
         source, result = (copy.deepcopy(one).double() for one in (module, grown))
         wanted = [_run(source, case) for case in wide]
-        found = np.array([_apart(a, _run(result, c)) for a, c in zip(wanted, wide, strict=True)])
+        distances = np.array([_apart(a, _run(result, c)) for a, c in zip(wanted, wide, strict=True)])
     if attempt.error is not None:
         return False
-    return bool((found > np.maximum(ROUNDINGS * _rounding(source, wide, wanted), FINE)).any())
+    return bool((distances > np.maximum(ROUNDINGS * _rounding(source, wide, wanted), FINE)).any())
 
 
 def _apart(source: list[np.ndarray], result: list[np.ndarray]) -> float:

@@ -68,9 +68,9 @@ class Net:
 
     def some(self, topic: str, options: dict[str, float]) -> str:
         """One of weighted options, which the graph's features name."""
-        found = self.pick.choices(list(options), list(options.values()))[0]
-        self.tag(f"{topic}:{found}")
-        return found
+        choice = self.pick.choices(list(options), list(options.values()))[0]
+        self.tag(f"{topic}:{choice}")
+        return choice
 
     # -------------------------------------------------------------------------------------------- nodes
 
@@ -81,12 +81,12 @@ class Net:
 
     def ops(self, op: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> list[str]:
         """A node. Gives its results."""
-        made = [self.name(op.lower()) for _ in range(outputs)]
+        results = [self.name(op.lower()) for _ in range(outputs)]
         self.fused |= domain == "com.microsoft"
         self.nodes.append(
-            helper.make_node(op, list(inputs), made, name=self.name("n"), domain=domain, **attributes)
+            helper.make_node(op, list(inputs), results, name=self.name("n"), domain=domain, **attributes)
         )
-        return made
+        return results
 
     def op(self, op: str, *inputs: str, **attributes: Any) -> str:
         """A node of one result."""

@@ -112,19 +112,19 @@ def l2(n: Net, x: str, size: int) -> str:
     """By the length."""
     how = n.some("l2", {"lp": 1, "l2": 2, "bound": 2, "sum": 2})
     if how == "lp":
-        made = n.op("LpNormalization", x, axis=-1, p=2)
+        normed = n.op("LpNormalization", x, axis=-1, p=2)
     elif how == "sum":
-        made = _scaled(n, x, n.reduce("Sum", _square(n, x), -1))
+        normed = _scaled(n, x, n.reduce("Sum", _square(n, x), -1))
     else:
         length = n.reduce("L2", x, -1)
         if how == "bound":
             length = n.op("Clip", length, n.eps()) if n.chance(0.5) else n.op("Max", length, n.eps())
         else:
             length = n.op("Add", length, n.eps())
-        made = n.op("Div", x, length)
+        normed = n.op("Div", x, length)
     if n.chance(0.5):
-        made = n.op("Mul", made, n.number(np.sqrt(size)))
-    return _affine(n, made, size, False)
+        normed = n.op("Mul", normed, n.number(np.sqrt(size)))
+    return _affine(n, normed, size, False)
 
 
 def l1(n: Net, x: str, size: int) -> str:
@@ -156,27 +156,27 @@ def batch(n: Net, x: str, size: int) -> str:
     mean, scale = n.normal(size, scale=0.3), n.normal(size, mean=1.0, scale=0.3)
     variance = n.tensor(n.rng.uniform(0.5, 2.0, size))
     turned = n.transpose(x, 0, 2, 1)
-    made = n.op(
+    normed = n.op(
         "BatchNormalization", turned, scale, n.normal(size, scale=0.3), mean, variance,
         epsilon=n.pick.choice(EPS),
     )  # fmt: skip
-    return n.transpose(made, 0, 2, 1)
+    return n.transpose(normed, 0, 2, 1)
 
 
 def instance(n: Net, x: str, size: int) -> str:
     """Over time, for each channel; or over both with a group norm."""
     turned = n.transpose(x, 0, 2, 1)
     if n.opset >= 21 and n.chance(0.5):
-        made = n.op(
+        normed = n.op(
             "GroupNormalization", turned, n.normal(size, mean=1.0, scale=0.3), n.normal(size, scale=0.3),
             num_groups=2, epsilon=n.pick.choice(EPS),
         )  # fmt: skip
     else:
-        made = n.op(
+        normed = n.op(
             "InstanceNormalization", turned, n.normal(size, mean=1.0, scale=0.3), n.normal(size, scale=0.3),
             epsilon=n.pick.choice(EPS),
         )  # fmt: skip
-    return n.transpose(made, 0, 2, 1)
+    return n.transpose(normed, 0, 2, 1)
 
 
 def dyt(n: Net, x: str, size: int) -> str:

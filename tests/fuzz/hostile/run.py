@@ -41,10 +41,10 @@ def modules(seeds: list[int]) -> list[Outcome]:
 
 def summary(outcomes: Iterable[Outcome]) -> dict[str, Any]:
     """Counts of everything, and what is bad."""
-    found = list(outcomes)
+    listed = list(outcomes)
     report: dict[str, Any] = {}
     for family in ("graph", "module"):
-        own = [o for o in found if o.family == family]
+        own = [o for o in listed if o.family == family]
         if not own:
             continue
         kinds = Counter(o.kind for o in own)
@@ -59,28 +59,28 @@ def summary(outcomes: Iterable[Outcome]) -> dict[str, Any]:
             "unclaimed": [[o.seed, o.gaps[0], o.recipe] for o in own if o.kind == "unclaimed"],
             "features": _features(own),
         }
-    report["bad"] = [o.as_json() for o in found if o.kind in BAD]
+    report["bad"] = [o.as_json() for o in listed if o.kind in BAD]
     return report
 
 
 def revision() -> str:
     """The revision of the compiler, and whether it was changed since."""
     asked = ["git", "describe", "--always", "--dirty"]
-    said = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
-    return said.stdout.strip()
+    done = subprocess.run(asked, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def earlier(parts: Iterable[Path]) -> tuple[list[Outcome], float]:
     """The outcomes of earlier parts of a run, and their time. Exits where one is of another revision."""
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     wall = 0.0
     for path in parts:
         report = json.loads(path.read_text())
         if report["revision"] != revision():
             sys.exit(f"{path} is of revision {report['revision']}, and this is {revision()}")
-        found += [Outcome(**one) for one in report["outcomes"]]
+        outcomes += [Outcome(**one) for one in report["outcomes"]]
         wall += report["wall"]
-    return found, wall
+    return outcomes, wall
 
 
 def record(report: dict[str, Any], outcomes: Iterable[Outcome], jobs: int) -> dict[str, Any]:

@@ -29,34 +29,34 @@ def start(n: Net, size: int) -> Start:
     """The beginning of a stream of (b, s, size)."""
     kinds = {"tokens": 10, "floats": 16, "both": 3, "bare": 1, "one hot": 1, "patches": 2}
     how = n.some("start", kinds)
-    made = Start("")
+    begun = Start("")
     if how in ("tokens", "both", "one hot"):
-        _tokens(n, made, size, how == "one hot")
+        _tokens(n, begun, size, how == "one hot")
     if how == "bare":
-        made.inputs.append(("x", n.kind, [n.batch, n.steps, size]))
-        made.value = "x"
+        begun.inputs.append(("x", n.kind, [n.batch, n.steps, size]))
+        begun.value = "x"
     elif how == "patches":
-        made.inputs.append(("x", n.kind, [n.batch, 3, n.steps]))
+        begun.inputs.append(("x", n.kind, [n.batch, 3, n.steps]))
         kernel = n.normal(size, 3, 3, scale=0.5)
         bias = [n.normal(size, scale=0.3)] if n.chance(0.6) else []
-        made.value = n.transpose(n.op("Conv", "x", kernel, *bias, pads=[1, 1]), 0, 2, 1)
+        begun.value = n.transpose(n.op("Conv", "x", kernel, *bias, pads=[1, 1]), 0, 2, 1)
     elif how in ("floats", "both"):
         width = n.pick.choice([3, 4, 5])
-        made.inputs.append(("x", n.kind, [n.batch, n.steps, width]))
+        begun.inputs.append(("x", n.kind, [n.batch, n.steps, width]))
         value = linear(n, "x", width, size, scale=0.8)
-        made.value = n.op("Add", made.value, value) if made.value else value
+        begun.value = n.op("Add", begun.value, value) if begun.value else value
     if n.chance(0.4):
-        made.value = _placed(n, made.value, size)
+        begun.value = _placed(n, begun.value, size)
     how = n.some("stem", {"none": 14, "norm": 3, "scale": 2, "relu": 1, "tanh": 1, "gain": 1})
-    made.value = {
-        "none": lambda: made.value,
-        "norm": lambda: norm(n, made.value, size),
-        "scale": lambda: n.op("Mul", made.value, n.number(np.sqrt(size))),
-        "relu": lambda: n.op("Relu", made.value),
-        "tanh": lambda: n.op("Tanh", made.value),
-        "gain": lambda: n.op("Mul", made.value, n.normal(size, mean=1.0, scale=0.3)),
+    begun.value = {
+        "none": lambda: begun.value,
+        "norm": lambda: norm(n, begun.value, size),
+        "scale": lambda: n.op("Mul", begun.value, n.number(np.sqrt(size))),
+        "relu": lambda: n.op("Relu", begun.value),
+        "tanh": lambda: n.op("Tanh", begun.value),
+        "gain": lambda: n.op("Mul", begun.value, n.normal(size, mean=1.0, scale=0.3)),
     }[how]()
-    return made
+    return begun
 
 
 def _tokens(n: Net, made: Start, size: int, hot: bool) -> None:
@@ -124,7 +124,7 @@ def between(n: Net, x: str, size: int) -> str:
     how = n.some("stream", kinds)
     if how in ("loop", "if"):
         return _body(n, x, how)
-    made = {
+    operations = {
         "half": lambda: n.cast(n.cast(x, "f16"), n.kind),
         "bf16": lambda: n.cast(n.cast(x, "bf16"), n.kind),
         "double": lambda: n.cast(n.cast(x, "f64"), n.kind),
@@ -147,7 +147,7 @@ def between(n: Net, x: str, size: int) -> str:
         "padded": lambda: n.slice(n.op("Pad", x, n.ints(0, 0, 0, 0, 0, 2)), 0, size, 2),
         "dropout": lambda: n.ops("Dropout", x, outputs=1)[0],
     }
-    return made[how]() if how in made else x
+    return operations[how]() if how in operations else x
 
 
 def _body(n: Net, x: str, how: str) -> str:
@@ -176,8 +176,8 @@ def _body(n: Net, x: str, how: str) -> str:
         return n.op("Loop", n.number(2, "i64"), n.number(1, "bool"), x, body=body)
     other = n.name("left")
     branches = [
-        helper.make_graph([made], "branch", [], [helper.make_tensor_value_info(made.output[0], typed, None)])
-        for made in (node, helper.make_node("Neg", [x], [other]))
+        helper.make_graph([last], "branch", [], [helper.make_tensor_value_info(last.output[0], typed, None)])
+        for last in (node, helper.make_node("Neg", [x], [other]))
     ]
     long = n.op("Greater", n.op("Size", x), n.number(40, "i64"))
     return n.op("If", long, then_branch=branches[0], else_branch=branches[1])

@@ -22,8 +22,8 @@ class Layer(nn.Module):
         self.form = p.some("layer", {"pre": 8, "post": 3, "sandwich": 2, "parallel": 2, "bare": 1})
         kinds = {"attention feed": 6, "feed": 3, "library feed": 2, "mixer feed": 3, "attention": 1}
         parts = p.some("parts", kinds)
-        made = {"attention": Attention, "library": Library, "mixer": Mixer, "feed": Feed}
-        self.branches = nn.ModuleList(made[part](p, d) for part in parts.split())
+        kinds_of_part = {"attention": Attention, "library": Library, "mixer": Mixer, "feed": Feed}
+        self.branches = nn.ModuleList(kinds_of_part[part](p, d) for part in parts.split())
         self.cross = Attention(p, d) if cross else None
         self.norms = nn.ModuleList(norm(p, d) for _ in self.branches)
         self.others = nn.ModuleList(norm(p, d) for _ in self.branches) if self.form == "sandwich" else None
@@ -97,11 +97,11 @@ class Model(nn.Module):
         cross = p.chance(0.08)
         self.memory = nn.Linear(d, d) if cross else None
         state = p.random.getstate()
-        made = []
+        layers = []
         for _ in range(count):
             p.random.setstate(state)
-            made.append(Layer(p, d, cross))
-        self.layers = nn.ModuleList([made[0]] * count if p.chance(0.05) else made)
+            layers.append(Layer(p, d, cross))
+        self.layers = nn.ModuleList([layers[0]] * count if p.chance(0.05) else layers)
         kinds = dict.fromkeys(BETWEEN, 0.5) | {"nothing": 16.0}
         self.between = BETWEEN[p.some("stream", kinds)]
         self.given = p.chance(0.1)
@@ -168,10 +168,10 @@ class Model(nn.Module):
 
 def model(p: Pick) -> Built:
     """A module with a way to draw its inputs."""
-    made = Model(p).eval()
+    module = Model(p).eval()
     kind = torch.float64 if p.chance(0.15) else torch.float32
-    made = made.to(kind)
-    tokens = made.start in ("tokens", "normed")
+    module = module.to(kind)
+    tokens = module.start in ("tokens", "normed")
 
     def inputs(seed: int, scale: float) -> tuple[Any, ...]:
         draw = torch.Generator().manual_seed(seed * 3 + int(scale * 10))
@@ -179,4 +179,4 @@ def model(p: Pick) -> Built:
             return (torch.randint(0, VOCAB, (2, 5), generator=draw),)
         return (scale * torch.randn((2, 5, 3), generator=draw, dtype=kind),)
 
-    return Built(made, inputs, p.features)
+    return Built(module, inputs, p.features)

@@ -77,9 +77,9 @@ class Norm(nn.Module):
 
 def norm(p: Any, d: int) -> Norm:
     """A norm with random parameters and an eps that shows."""
-    made = Norm(p.some("norm", KINDS), d, p.random.choice([1e-5, 1e-3, 0.05, 0.4]))
+    module = Norm(p.some("norm", KINDS), d, p.random.choice([1e-5, 1e-3, 0.05, 0.4]))
     with torch.no_grad():
-        if made.inner is not None:
-            for parameter in made.inner.parameters():
+        if module.inner is not None:
+            for parameter in module.inner.parameters():
                 parameter.add_(0.4 * torch.randn_like(parameter))
-    return made
+    return module

@@ -81,10 +81,10 @@ class Pick:
 
     def some(self, topic: str, options: dict[str, float]) -> str:
         """One of weighted options."""
-        found = self.random.choices(list(options), list(options.values()))[0]
-        if f"{topic}:{found}" not in self.features:
-            self.features.append(f"{topic}:{found}")
-        return found
+        choice = self.random.choices(list(options), list(options.values()))[0]
+        if f"{topic}:{choice}" not in self.features:
+            self.features.append(f"{topic}:{choice}")
+        return choice
 
     def chance(self, probability: float) -> bool:
         """Whether something is done."""
