@@ -86,7 +86,7 @@ def test_every_rule_of_the_theory_names_its_code():
 
 
 @pytest.mark.parametrize("page", [THEORY, ARCHITECTURE])
-def test_what_a_page_says_of_a_file_is_in_it(page):
+def test_names_that_a_page_gives_a_file_are_in_it(page):
     named = re.findall(CODE, text_of(page))
     assert named
     assert [(name, file) for name, file in named if name not in defined(ROOT / file)] == []
@@ -164,7 +164,7 @@ def limit_table() -> Iterator[str]:
         (RELIABILITY, r"^\| limit \|.*?(?=^$)", limit_table),
     ],
 )
-def test_what_is_generated_is_up_to_date(page, pattern, made, request: pytest.FixtureRequest) -> None:
+def test_generated_parts_of_pages_are_up_to_date(page, pattern, made, request: pytest.FixtureRequest) -> None:
     text = re.sub(pattern, lambda found: "".join(made()), text_of(page), count=1, flags=re.S | re.M)
     if request.config.getoption("--update-golden"):
         (ROOT / page).write_text(text, encoding="utf-8")

@@ -49,7 +49,7 @@ def module() -> nn.Module:
     return judge.drawn(Normed(), FEEDS[0])
 
 
-def test_what_is_right_is_called_so(module: nn.Module) -> None:
+def test_a_right_result_is_called_right(module: nn.Module) -> None:
     for name, text in measure.statements("channels").items():
         found = first(module, FEEDS, text)
         assert found.status == measure.RIGHT, name
@@ -170,7 +170,7 @@ def test_the_state_of_an_optimizer_is_judged_where_a_model_holds_functions_and_g
         torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
 
 
-def test_what_a_module_computed_is_put_back_as_well() -> None:
+def test_computed_weights_of_a_module_are_put_back_too() -> None:
     with pytest.warns(FutureWarning, match="weight_norm"):
         module = nn.utils.weight_norm(nn.Linear(3, 2))
     judge.outputs(module, {"input": torch.ones(1, 3)})

@@ -37,7 +37,7 @@ def test_a_plan_is_shown_as_on_the_command_line(capsys):
     assert str(growc.plan(WIDEN, TINY)).splitlines()[:-1] == shown[:-2]
 
 
-def test_what_was_applied_is_shown_as_on_the_command_line(capsys, tmp_path):
+def test_an_applied_recipe_is_shown_as_on_the_command_line(capsys, tmp_path):
     done = growc.apply("widen ffn to 400 with cyclic copy", TINY, tmp_path / "out.onnx")
     shown = printed(
         capsys,

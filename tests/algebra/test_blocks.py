@@ -112,7 +112,7 @@ def test_blocks_are_what_the_whole_is(plan: WeightPlan, kind: str, size: int) ->
 
 @settings(max_examples=300)
 @given(plans(), st.integers(0, 40), st.integers(1, 40))
-def test_what_rows_read_is_known_without_values(plan: WeightPlan, first: int, count: int) -> None:
+def test_the_reads_of_rows_are_known_without_values(plan: WeightPlan, first: int, count: int) -> None:
     arrays = {name: drawn("float32", plan.before, seed) for seed, name in enumerate(("w", "above"))}
     some = range(min(first, plan.after[0] - 1), min(first + count, plan.after[0]))
     seen: dict[str, set[int]] = {name: set() for name in arrays}

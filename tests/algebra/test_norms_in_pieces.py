@@ -350,13 +350,13 @@ DIFFERENCES: list[Any] = [
 
 
 @pytest.mark.parametrize("centring", DIFFERENCES)
-def test_what_is_no_layer_norm_may_be_the_rms_norm_of_a_difference(centring: str) -> None:
+def test_a_look_alike_of_a_layer_norm_may_be_an_rms_norm_of_a_difference(centring: str) -> None:
     (found,) = norms(f"{centring} {CENTRED_NORM}")
     assert (found.formula, found.source.name) == (Formula(), "c2")
 
 
 @pytest.mark.parametrize("name", DECOYS)
-def test_what_only_looks_like_a_norm_is_not_taken_for_one(name: str) -> None:
+def test_a_look_alike_is_not_taken_for_a_norm(name: str) -> None:
     model(DECOYS[name])
     assert norms(DECOYS[name]) == []
 

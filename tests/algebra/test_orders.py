@@ -160,7 +160,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_four_layers_cannot_become_is_refused_at_its_place(text):
+def test_an_impossible_order_of_four_layers_is_refused_at_its_place(text):
     diagnostic = refused(text, 4)
     code, words = WRONG[text]
     assert diagnostic.code == code

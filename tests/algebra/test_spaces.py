@@ -116,7 +116,7 @@ CONFLICTS: list[tuple[str, Callable[[], tuple[Space, Space]]]] = [
 
 
 @pytest.mark.parametrize(("name", "make"), CONFLICTS, ids=[c[0] for c in CONFLICTS])
-def test_what_cannot_be_matched_is_frozen_on_both_sides(
+def test_spaces_that_do_not_match_are_frozen_on_both_sides(
     name: str, make: Callable[[], tuple[Space, Space]]
 ) -> None:
     a, b = make()

@@ -46,7 +46,7 @@ def test_a_stored_tensor_is_read_behind_what_lays_it_out() -> None:
     assert read.reader is None
 
 
-def test_what_is_needed_comes_first_in_the_order_of_the_needs() -> None:
+def test_postorder_visits_needs_first_in_their_order() -> None:
     needs = {"a": "bc", "b": "d", "c": "de", "d": "", "e": ""}
     assert list(postorder("a", needs.__getitem__)) == list("dbeca")
     assert list(postorder("eda", needs.__getitem__)) == list("edbca")

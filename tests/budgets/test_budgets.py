@@ -117,7 +117,7 @@ def test_a_wrong_cost_is_found_out_by_the_plan(monkeypatch):
     assert plan.parameters[1] <= 200_000
 
 
-def test_what_cannot_be_reached_names_the_least():
+def test_a_budget_out_of_reach_names_the_smallest_sizes():
     with pytest.raises(growc.GrowError, match="no sizes of these axes have parameters <= 1000") as error:
         growc.plan("subclone to parameters <= 1K over ffn by magnitude", TINY)
     assert "with ffn 1" in error.value.diagnostics[0].notes[0]

@@ -49,7 +49,7 @@ STEPS = """steps (float[b, 2, 8, 4] old, float[b, s, 6] new) => (float[b, 2, 8, 
 
 
 @pytest.mark.parametrize("graph", [FED, PROMPTED, ECHO], ids=["fed", "prompted", "echo"])
-def test_what_is_fed_with_the_stream_is_fixed_and_the_refusal_says_what_to_do(tmp_path, graph):
+def test_an_axis_fed_with_the_stream_is_fixed_and_the_refusal_says_what_to_do(tmp_path, graph):
     model = save(tmp_path / "model.onnx", graph)
     assert inspect(model).axes.states == []
     with pytest.raises(GrowError) as caught:

@@ -30,7 +30,7 @@ def test_means_of_copies_are_measured_to_be_the_same(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", ["gpt", "rope"])
-def test_what_caches_hold_are_the_means_of_what_the_source_holds(tmp_path: Path, name: str) -> None:
+def test_caches_hold_the_means_of_the_source_s_caches(tmp_path: Path, name: str) -> None:
     done = growc.apply(MEANS, save(tmp_path / "m.onnx", GRAPHS[name]), tmp_path / "out.onnx")
     assert done.verification is not None
     found = {n: r for n, r in done.verification.outputs.items() if n.startswith("present")}

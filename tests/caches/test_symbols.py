@@ -52,7 +52,7 @@ def test_a_cache_is_drawn_with_something_in_it_and_empty(decoder, kind):
     assert lengths[1] == 0
 
 
-def test_what_nothing_settles_is_given_up_soon(tmp_path, monkeypatch):
+def test_sizes_that_nothing_settles_are_given_up_soon(tmp_path, monkeypatch):
     """Sizes of images are not tried where lengths of text meet."""
     text = """
     g (float[N, S, 8] x, float[N, P, 8] past) => (float[N, S, 8] y)

@@ -99,7 +99,7 @@ def test_of_a_square_weight_the_config_says_which_way_it_is_stored(adapter, acro
     assert np.abs(new - execute(square, weight + way(b @ a))).max() < 1e-6
 
 
-def test_what_is_drawn_belongs_to_the_weight(adapter):
+def test_random_entries_belong_to_the_weight_and_not_to_the_adapter(adapter):
     drawn = leaf(6, [0, 1, 2, 3, 4, 5, -1], [1] * 7, filler=[0] * 6 + [2], key=7)
     rows = np.array([False] * 4 + [True] * 2)
     noisy = leaf(4, [0, 1, 2, 3, 1, 2], [1] * 6, noise=Noise(5, 0.1, rows, np.arange(6)))
@@ -154,14 +154,14 @@ def test_the_config_stays_but_for_the_path_of_the_base(adapter):
         ({"something_new": {"x": 1}}, "`something_new` is set"),
     ],
 )
-def test_what_is_no_plain_lora_is_refused_with_the_reason(adapter, fields, reason):
+def test_an_adapter_that_is_no_plain_lora_is_refused_with_the_reason(adapter, fields, reason):
     folder, *_ = adapter(**fields)
     with pytest.raises(GrowError, match=reason):
         grow(folder, plan())
 
 
 @pytest.mark.parametrize("fields", [{"layers_to_transform": [0]}, {"target_modules": "h.0.fc"}])
-def test_what_numbers_layers_is_refused_only_where_layers_move(adapter, fields):
+def test_an_adapter_that_numbers_layers_is_refused_only_where_layers_move(adapter, fields):
     folder, *_ = adapter(module="h.0.fc", **fields)
     grow(folder, plan("h.0.fc.weight", (), (4, 6)))
     with pytest.raises(GrowError, match="layers change theirs"):

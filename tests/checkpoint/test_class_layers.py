@@ -32,7 +32,7 @@ def assert_same(result: nn.Module, source: nn.Module, pixels: torch.Tensor = PIX
 
 
 @pytest.mark.soak
-def test_what_a_layer_learns_beside_the_stream_is_its_own():
+def test_each_layer_has_its_own_weights_beside_the_stream():
     source = beit()
     result = growc.apply(source, "stack layers to 3 by last with zero outputs\nexpect exact", check=False)
     name = "beit.layers.{}.relative_position_bias.relative_position_bias_table"

@@ -65,6 +65,6 @@ def test_a_path_is_read_as_it_is_spelled(spelling):
 
 
 @pytest.mark.parametrize("spelling", ["", ".a", "a..b", "a[x]", "a."])
-def test_what_is_no_path_is_refused(spelling):
+def test_a_wrong_path_is_refused(spelling):
     with pytest.raises(ValueError, match="no path"):
         path_of(spelling)

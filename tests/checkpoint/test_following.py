@@ -59,7 +59,7 @@ def test_heads_and_a_pooler_follow_the_stream_that_their_class_makes_them_as_wid
 
 
 @pytest.mark.soak
-def test_it_is_the_fill_of_the_statement_that_leads():
+def test_a_following_axis_takes_the_fill_of_the_leading_statement():
     recipe = "widen heads to 8 with neighbor copy\nwiden ffn to 64 with tail copy\n"
     result = growc.apply(sequences(), f"{recipe}widen hidden to 64 with average fill split random seed 3")
     weights = {weight.name: weight for weight in result.plan.weights}
@@ -75,7 +75,7 @@ def test_it_is_the_fill_of_the_statement_that_leads():
 
 
 @pytest.mark.soak
-def test_what_is_dropped_is_dropped_alike():
+def test_a_following_axis_drops_the_same_units():
     result = growc.apply(sequences(), "subclone hidden to 16 by first", check=False)
     assert (result.config.hidden_size, result.config.num_attention_heads) == (16, 2)
     pooler = next(s for s in result.plan.summaries if s.axis == POOLER)
@@ -142,7 +142,7 @@ def test_a_difference_of_two_sizes_grows_as_both():
 @pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:The tensor attribute:UserWarning")
 @pytest.mark.soak
-def test_what_comes_close_by_chance_leads_nowhere():
+def test_an_axis_of_a_near_size_by_chance_does_not_lead():
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "vocab_size": 48}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 4, "lru_width": 16}
     kinds = {"block_types": ["recurrent", "attention"], "attention_window_size": 4}
@@ -156,7 +156,7 @@ def test_what_comes_close_by_chance_leads_nowhere():
 
 
 @pytest.mark.soak
-def test_what_the_statements_size_themselves_follows_nothing():
+def test_an_axis_that_a_statement_sizes_does_not_follow():
     with pytest.raises(growc.GrowError, match="G318"):
         growc.plan("widen heads to 8 with neighbor copy", sequences())
 

@@ -130,7 +130,7 @@ def test_a_directory_that_growc_did_not_make_is_replaced_only_by_force(save, app
     assert apply(path, widen, options=("--no-verify",))[0] == 0
 
 
-def test_what_the_class_cannot_hold_is_refused_and_nothing_is_written(save, apply, tmp_path):
+def test_sizes_that_the_class_cannot_hold_are_refused_and_nothing_is_written(save, apply, tmp_path):
     path = save("GPT2LMHeadModel", tiny_config("GPT2"))
     status, said = apply(path, "widen heads to 8 with neighbor copy")
     assert status == 3, said
@@ -260,9 +260,7 @@ def test_options_of_directories_are_refused_for_files(tmp_path, capsys):
         (("--optimizer", "optimizer.pt", "--optimizer-new", "half"), "is `mapped` or `zero`, and not `half`"),
     ],
 )
-def test_what_new_units_begin_with_is_said_of_a_state_in_a_word_that_is_known(
-    save, apply, tmp_path, options, said
-):
+def test_an_unknown_word_for_new_units_of_a_state_is_refused(save, apply, tmp_path, options, said):
     path = save("GPT2LMHeadModel", tiny_config("GPT2"))
     status, printed = apply(path, "widen ffn to 2 * ffn with cyclic copy", options=options)
     assert status == 2

@@ -201,7 +201,7 @@ def test_a_repository_with_pickles_alone_is_refused_and_none_is_fetched(llama, a
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_what_the_server_refuses_is_told_in_plain_words(llama, at_hub, status):
+def test_refusals_of_the_server_are_explained_in_plain_words(llama, at_hub, status):
     gated = Repository.of(llama)
     gated.gated = status
     with serving(tiny=Repository.of(llama), gated=gated, empty=Repository({})) as hub:

@@ -69,7 +69,7 @@ def test_runs_of_layers_stay_that_the_class_has_of_its_own(depth, recipe, notes)
 
 
 @pytest.mark.soak
-def test_what_an_address_names_does_not_stay(depth):
+def test_an_axis_named_by_address_does_not_stay(depth):
     recipe = 'widen axis 0 of "head.head.2.bias" to 64 with neighbor copy'
     with pytest.raises(GrowError, match="no config of `DPTForDepthEstimation` gives the planned sizes"):
         growc.plan(recipe, depth, example_inputs=PIXELS)

@@ -135,7 +135,7 @@ def test_gradients_are_computed_by_checkpoints_where_the_source_does_so(monkeypa
 
 
 @pytest.mark.soak
-def test_what_the_class_cannot_have_is_refused_and_a_plain_module_has_it():
+def test_sizes_that_the_class_cannot_hold_are_refused_and_a_plain_module_has_them():
     module = built("GPT2LMHeadModel", "GPT2")
     for ask in (growc.apply, growc.plan):
         with pytest.raises(growc.GrowError, match="G318") as refused:
@@ -191,7 +191,7 @@ def test_experts_run_as_they_did():
 
 
 @pytest.mark.soak
-def test_what_the_class_computes_otherwise_is_a_gap_with_its_cause():
+def test_a_different_computation_of_the_class_is_a_gap_with_its_cause():
     config = transformers.XGLMConfig(
         vocab_size=48, max_position_embeddings=16, d_model=32, ffn_dim=48, num_layers=1, attention_heads=4
     )
@@ -250,7 +250,7 @@ def test_heads_share_the_width_of_a_stream_that_grows():
 
 
 @pytest.mark.soak
-def test_what_the_class_says_of_the_config_is_the_reason():
+def test_a_refusal_gives_the_error_of_the_class_as_its_reason():
     module = built("LlamaForCausalLM", "Llama")
     with pytest.raises(growc.GrowError, match="G318") as caught:
         growc.plan("widen heads to 6 with neighbor copy", module)

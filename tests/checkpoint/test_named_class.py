@@ -184,7 +184,7 @@ def test_without_its_name_the_class_is_asked_for(place):
         ("own_model:Bare", "has no `config_class`"),
     ],
 )
-def test_what_is_no_class_is_refused(place, name, said):
+def test_a_name_of_no_class_is_refused(place, name, said):
     folder, _ = place
     with pytest.raises(GrowError, match=said) as caught:
         growc.apply(RECIPE, folder / "model", folder / "never", model_class=name)

@@ -37,7 +37,7 @@ def test_the_plan_of_a_config_is_that_of_its_checkpoint(directory):
     assert parting == []
 
 
-def test_what_ranks_weights_needs_them(directory):
+def test_rankings_by_weights_need_weights(directory):
     with pytest.raises(GrowError, match="are not known"):
         growc.plan("subclone ffn to ffn / 2 by magnitude", directory / "config.json")
 

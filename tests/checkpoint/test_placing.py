@@ -46,7 +46,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path, workshop):
 
 @pytest.mark.usefixtures("system")
 @pytest.mark.parametrize("taken", [True, False])
-def test_what_was_there_is_there_again_when_a_later_move_fails(tmp_path, workshop, taken):
+def test_old_files_are_restored_when_a_later_move_fails(tmp_path, workshop, taken):
     if taken:
         folder(tmp_path / "out", "old")
     (workshop / "record").write_text("{}")

@@ -75,7 +75,7 @@ def test_with_what_a_refusal_proposes_the_class_holds_the_plan(save, name, recip
     assert plan.parameters[1] > 0
 
 
-def test_where_nothing_more_would_help_a_refusal_proposes_nothing(save):
+def test_a_refusal_proposes_nothing_where_no_statement_would_help(save):
     with pytest.raises(growc.GrowError, match="G318") as caught:
         growc.plan("widen hidden to 37 with tail copy", save(BERT, tiny_config("Bert")))
     [said] = caught.value.diagnostics

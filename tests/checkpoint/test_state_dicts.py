@@ -83,7 +83,7 @@ def test_a_plan_and_an_inspection_take_them_too(path):
         growc.plan(RECIPE, path, state_dict=path)
 
 
-def test_what_only_the_class_computes_needs_a_module_with_values(path):
+def test_buffers_that_only_the_class_computes_need_a_module_with_values(path):
     with torch.device("meta"):
         module = Text().eval()
     with pytest.raises(GrowError, match="`factor` has no values") as caught:
@@ -105,7 +105,7 @@ def problems(given) -> tuple[str, ...]:
     return diagnostic.notes
 
 
-def test_what_does_not_fit_is_named(trained):
+def test_entries_that_do_not_fit_are_named(trained):
     state = dict(trained.state_dict())
     assert problems(
         {n: t for n, t in state.items() if n not in ("table.weight", "head.weight", "blocks.0.up.bias")}
@@ -134,7 +134,7 @@ def test_a_file_that_is_none_is_refused(path, damaged):
     assert caught.value.diagnostics[0].code == "G310"
 
 
-def test_what_is_saved_is_loaded_by_the_library_and_by_growc(trained, path, tmp_path):
+def test_a_saved_state_dict_is_loaded_by_the_library_and_by_growc(trained, path, tmp_path):
     result = growc.apply(Text().eval(), RECIPE, IDS, state_dict=path)
     written = growc.save(result, tmp_path / "large.safetensors")
     stored = load_file(written)

@@ -55,7 +55,7 @@ def test_a_token_that_only_training_reads_takes_the_units_of_the_stream():
 
 
 @pytest.mark.soak
-def test_what_no_axis_explains_is_kept_and_goes_on_with_zeros():
+def test_a_size_that_no_axis_explains_is_kept_or_padded_with_zeros():
     name, source = "esm.contact_head.regression.weight", esm()
     old = source.state_dict()[name]
     deep = growc.apply(source, "stack layers to 3 by last with zero outputs\nexpect exact")

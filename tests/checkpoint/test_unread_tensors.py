@@ -57,7 +57,7 @@ def test_a_stream_that_pictures_no_longer_fit_is_not_exact(pictured: Path, tmp_p
         logits(tmp_path / "wide")
 
 
-def test_what_nothing_else_reads_stays_exact(pictured: Path, tmp_path: Path) -> None:
+def test_growth_of_an_axis_that_nothing_else_reads_stays_exact(pictured: Path, tmp_path: Path) -> None:
     wide = growc.apply("widen ffn to 2 * ffn with neighbor copy", pictured, tmp_path / "wide")
     assert wide.plan.certificate.exact
     assert torch.allclose(logits(tmp_path / "wide"), logits(pictured), atol=1e-5)

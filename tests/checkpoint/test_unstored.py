@@ -53,7 +53,7 @@ def test_parameters_that_the_class_computes_are_constants_of_it(sinusoids, tmp_p
 
 
 @pytest.mark.soak
-def test_what_the_class_computes_otherwise_for_other_sizes_is_a_gap(sinusoids):
+def test_tensors_that_the_class_computes_differently_at_other_sizes_are_a_gap(sinusoids):
     recipe = "widen hidden to 64 with cyclic copy\nwiden heads to 8 with neighbor copy"
     [gap, *_] = growc.plan(recipe, str(sinusoids)).certificate.gaps
     assert "computes from its config" in gap.cause

@@ -168,7 +168,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("recipe", "kind", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_no_class_holds_is_refused(tmp_path: Path, recipe: str, kind: str | None, words: str) -> None:
+def test_a_mixture_that_no_class_holds_is_refused(
+    tmp_path: Path, recipe: str, kind: str | None, words: str
+) -> None:
     with pytest.raises(GrowError, match=words):
         growc.apply(
             recipe, dense(tmp_path / "llama", num_hidden_layers=1), tmp_path / "out", model_class=kind

@@ -50,7 +50,7 @@ def test_parts_and_wholes_are_those_of_torch(shape, cut):
     ],
     ids=["steps", "a part", "flat", "computed"],
 )
-def test_what_is_no_range_of_the_whole_is_no_part(cut):
+def test_a_cut_that_is_no_range_of_the_whole_is_no_part(cut):
     meta = torch.empty((2, 4, 3), device="meta")
     assert views(cut(meta), {"whole": meta}) is None
 

@@ -143,7 +143,7 @@ def test_the_state_of_an_optimizer_is_about_what_training_would_have_made(source
 
 
 @pytest.mark.soak
-def test_what_is_not_what_was_planned_is_not_written(source, apply, tmp_path, monkeypatch):
+def test_a_result_that_differs_from_its_plan_is_not_written(source, apply, tmp_path, monkeypatch):
     path, _, _ = source()
     right = weights._normed
 

@@ -123,6 +123,6 @@ def test_a_shard_size_is_read_as_transformers_reads_it(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "0", "5 apples", "-1GB", "1.5GB"])
-def test_what_is_no_size_is_refused(text):
+def test_text_that_is_no_size_is_refused(text):
     with pytest.raises(GrowError, match="is no size"):
         read_size(text)

@@ -37,7 +37,7 @@ def test_the_result_stands_beside_the_model_with_its_provenance(growc, tmp_path)
     assert run.out.endswith("Written: stream.grown.onnx\n")
 
 
-def test_what_a_recipe_includes_stands_in_the_provenance(growc, tmp_path):
+def test_the_provenance_has_the_statements_of_included_recipes(growc, tmp_path):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts/ffn.grow").write_text("# the feed-forward part\nwiden ffn to 24 with tail copy\n")
     (tmp_path / "all.grow").write_text('include "parts/ffn.grow"\n\nexpect exact  # of course\n')

@@ -25,7 +25,7 @@ def test_a_model_does_not_differ_from_itself_nor_from_its_copy(growc, tmp_path):
     assert library.diff(tmp_path / "stream.onnx", tmp_path / "copy.onnx").same
 
 
-def test_what_a_recipe_did_is_shown_with_the_recipe_in_eighty_columns(growc):
+def test_a_diff_shows_the_recipe_and_its_changes_in_eighty_columns(growc):
     assert growc("apply", "-e", "widen ffn to 2 * ffn with cyclic copy", TINY, "-o", "wide.onnx").status == 0
     shown = growc("diff", TINY, "wide.onnx")
     assert shown.status == 1

@@ -104,7 +104,7 @@ def test_the_next_run_removes_what_was_left(source: Path, tmp_path: Path, tempor
     assert not list(temporary.glob("growc-*"))
 
 
-def test_what_is_not_growc_s_stays(tmp_path: Path, temporary: Path) -> None:
+def test_folders_that_are_not_growc_s_stay(tmp_path: Path, temporary: Path) -> None:
     kept = tmp_path / f"{BESIDE}notes"
     kept.mkdir()
     (kept / "text").write_text("mine")
@@ -168,7 +168,7 @@ with draft_folder(pathlib.Path({str(tmp_path / "o.onnx")!r})):
         assert [path for path in tmp_path.iterdir() if path.name.startswith(BESIDE)] == [folder.parent]
 
 
-def test_what_cannot_be_removed_now_is_removed_by_the_next_run(
+def test_a_folder_that_cannot_be_removed_is_removed_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with draft_folder(tmp_path / "o.onnx") as folder:

@@ -71,7 +71,7 @@ def test_a_terminal_is_shown_samples_their_rate_and_the_time_left(monkeypatch):
     assert re.search(r"measuring samples .* 64/128  [\d.]+/s  \d+ s left", screen.getvalue())
 
 
-def test_what_a_reduction_costs_on_given_inputs_is_shown_and_stands_in_the_json(growc, inputs):
+def test_the_cost_of_a_reduction_on_given_inputs_is_in_the_text_and_the_json(growc, inputs):
     smaller = ("apply", "-e", "subclone ffn to 6 by first", "stream.onnx", "--inputs", inputs, "--force")
     shown = growc(*smaller).out
     assert "Calibration: on 20 samples," in shown

@@ -160,7 +160,7 @@ def test_windows_of_convolutions_are_no_news(growc, tmp_path):
     assert growc("inspect", "net.onnx", "--json").json["frozen"] == []
 
 
-def test_what_is_frozen_names_node_and_reason(growc, tmp_path):
+def test_a_frozen_axis_names_node_and_reason(growc, tmp_path):
     save(
         tmp_path / "odd.onnx",
         STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = Hardmax <axis = -1> (s1)"),

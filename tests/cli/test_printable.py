@@ -76,7 +76,7 @@ def test_an_operator_that_is_not_known_is_shown_as_plain_text(growc, evil):
     assert any(EVIL in text for text in texts(growc("inspect", evil, "--json").json))
 
 
-def test_what_a_recipe_says_is_shown_as_plain_text(growc, tmp_path):
+def test_words_of_a_recipe_are_shown_as_plain_text(growc, tmp_path):
     (tmp_path / "r.grow").write_text(f'widen axis 0 of "{EVIL.split(chr(13))[0]}" to 4 with zero fill\n')
     for form in ([], ["--json"]):
         for command in (

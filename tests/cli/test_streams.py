@@ -63,7 +63,7 @@ def test_help_imports_no_library():
     assert not found & {"numpy", "onnx", "onnx_ir", "lark", "networkx", "sympy", "torch", "transformers"}
 
 
-def test_what_needs_no_model_imports_nothing_that_reads_one(tmp_path):
+def test_a_command_without_a_model_imports_no_model_library(tmp_path):
     (tmp_path / "wide.grow").write_text("widen ffn to 2 * ffn with zero fill\n")
     assert not imported("check", "wide.grow", cwd=tmp_path) & {"onnx", "onnx_ir", "onnxruntime", "torch"}
 

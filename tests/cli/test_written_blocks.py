@@ -76,7 +76,7 @@ SIZES = (("a", 9), ("empty", 0), ("b", 1), ("c", 8))
 
 
 @pytest.mark.parametrize("beside", [0, 1])
-def test_what_takes_memory_beside_blocks_is_made_alone(beside: int) -> None:
+def test_a_part_that_takes_memory_beside_blocks_is_made_alone(beside: int) -> None:
     made, given = [], []
 
     def make(name: str) -> Rows:

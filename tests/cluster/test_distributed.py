@@ -236,7 +236,7 @@ def building(folder):
         *["type", "no type", "no paths", "empty paths", "class"],
     ],
 )
-def test_what_cannot_be_trusted_is_refused(tmp_path, fault, message, monkeypatch):
+def test_an_untrusted_checkpoint_is_refused(tmp_path, fault, message, monkeypatch):
     monkeypatch.chdir(tmp_path)
     source, home = saved(tmp_path, trained()[0])
     fault(source)

@@ -60,6 +60,6 @@ def test_a_person_reads_the_largest_share(directory, capsys):
         (["--ranks", "2", "--bandwidth", "fast"], "is no size"),
     ],
 )
-def test_what_is_no_number_is_refused(directory, options, message, capsys):
+def test_a_wrong_number_of_ranks_or_bandwidth_is_refused(directory, options, message, capsys):
     assert main(["plan", *RECIPE, str(directory), *options]) != 0
     assert message in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_two_ranks_write_the_bytes_of_one(checkpoint):
     assert len([*(checkpoint / "by-two").glob("*.safetensors")]) > 3
 
 
-def test_what_is_refused_is_told_once_and_has_its_status(checkpoint):
+def test_a_refusal_is_printed_once_and_has_its_status(checkpoint):
     command = [sys.executable, "-m", "growc", "apply", "-e", "widen ffn to 49 with neighbor copy"]
     done = subprocess.run(
         [*command, "model", "-o", "none", "--workers", "2", "-e", "expect ffn == 50"],
@@ -131,7 +131,7 @@ def test_another_run_removes_what_was_left(tmp_path, name, key):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_what_began_to_commit_is_not_gone_on_with(tmp_path):
+def test_drafts_that_began_to_commit_are_not_continued(tmp_path):
     drafts = left(tmp_path / "out", "key")
     (drafts.parent / ".moves").write_text("{}")
     with draft_folder(tmp_path / "out", "key") as again:

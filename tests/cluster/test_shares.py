@@ -64,7 +64,7 @@ def test_shares_differ_by_a_row_where_tensors_can_be_cut(counts, size):
     assert max(shares) - min(shares) <= 1
 
 
-def test_what_is_made_together_is_one_process_s():
+def test_tensors_that_are_made_together_belong_to_one_process():
     shares = shared_out([joined(0, (100, 100)), part(1, 10, whole=1)], 3)
     assert [[[*s.rows] for s in share] for share in shares] == [[["j0.0", "j0.1"]], [], [["t1"]]]
 
@@ -100,7 +100,7 @@ def test_several_processes_write_the_bytes_of_one(folder, tmp_path_factory, size
     assert len(weights(folder)) > 1
 
 
-def test_what_was_written_down_is_not_made_again(folder):
+def test_tensors_in_the_notes_are_not_made_again(folder):
     made = []
     write(folder, 2, ranks=[0], made=made)
     first, before = [*made], weights(folder)
@@ -110,7 +110,7 @@ def test_what_was_written_down_is_not_made_again(folder):
     assert len(made) > len(first)
 
 
-def test_what_does_not_have_its_digest_is_made_again(folder):
+def test_a_tensor_with_another_digest_is_made_again(folder):
     write(folder, 2)
     whole = weights(folder)
     name = next(iter(whole))

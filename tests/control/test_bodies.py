@@ -266,7 +266,7 @@ def nodes(graph: onnx.GraphProto) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 @pytest.mark.parametrize("graph", [COMPUTED_WEIGHT, COMPUTED_IN_A_LOOP, CHOSEN_WEIGHT, MADE_BY_A_LOOP])
-def test_what_does_not_change_is_computed_as_before(tmp_path: Path, graph: str) -> None:
+def test_unchanged_weights_are_computed_as_before(tmp_path: Path, graph: str) -> None:
     source = save(tmp_path / "model.onnx", graph)
     done = api.apply('widen axis 1 of "rows" to 8 with cyclic copy', source, tmp_path / "same.onnx")
     before, after = (list(nodes(onnx.load(path).graph)) for path in (source, done.written))
@@ -311,7 +311,7 @@ def test_a_state_that_grows_from_iteration_to_iteration_is_frozen_along_that_axi
     api.apply('widen axis 1 of "rows" to 13 with uniform copy\nexpect exact', source, tmp_path / "grown.onnx")
 
 
-def test_what_a_body_that_is_not_followed_captures_is_frozen_with_its_reason(tmp_path: Path) -> None:
+def test_captures_of_an_unknown_body_are_frozen_with_their_reason(tmp_path: Path) -> None:
     model = onnx.load(save(tmp_path / "model.onnx", BRANCHES))
     model.graph.node[0].domain = "my.ops"
     model.opset_import.add(domain="my.ops", version=1)

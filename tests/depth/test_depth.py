@@ -47,7 +47,7 @@ def test_what_other_layers_change_is_said(tmp_path, recipe, cause):
     judge(recipe, TINY, tmp_path / "other.onnx").assert_gap(cause)
 
 
-def test_what_is_put_in_and_taken_out_again_leaves_the_source(tmp_path):
+def test_layers_put_in_and_taken_out_again_leave_the_source(tmp_path):
     recipe = f"arrange layers as 0, 0..4, 2 {ZERO}\ndrop layers 1\ndrop layers -1\nexpect layers == 4"
     made = grown(recipe, TINY, tmp_path / "same.onnx")
     assert all(np.array_equal(value, made[name]) for name, value in weights(TINY).items())
@@ -96,7 +96,7 @@ def test_sizes_of_axes_and_numbers_of_layers_mean_the_model_before_a_statement(t
     api.apply(f"{recipe}\nexpect layers == 10\nexpect ffn == 384", TINY, tmp_path / "x.onnx", check=False)
 
 
-def test_what_lies_in_all_layers_is_in_no_scope_of_some():
+def test_an_axis_of_all_layers_is_in_no_scope_of_some():
     with pytest.raises(GrowError, match="reaches out"):
         api.plan(
             'in layers 0..2 { widen axis 0 of "transformer.h.0.ln_1.weight" to 128 with tail copy }', TINY

@@ -273,7 +273,7 @@ ROOT_LAYER = """
 """
 
 
-def test_what_drawn_weights_may_make_infinite_is_a_gap_though_outputs_are_zero(tmp_path):
+def test_numbers_that_drawn_weights_may_make_infinite_are_a_gap(tmp_path):
     """The roots of the source are of positive numbers; those of a layer that is drawn need not be."""
     layers = "".join(ROOT_LAYER.format(k=k, n=k + 1) for k in range(2)).replace("x0", "x")
     positive = {f"read{k}": np.full((4, 8), 0.3, "f") + np.eye(4, 8, dtype="f") for k in range(2)}

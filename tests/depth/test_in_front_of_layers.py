@@ -48,7 +48,7 @@ class Net(nn.Module):
 
 
 @pytest.mark.parametrize("behind", ["head", "joined"])
-def test_it_is_copied_with_the_layer(behind):
+def test_operators_in_front_of_a_layer_are_copied_with_it(behind):
     torch.manual_seed(0)
     net, x = Net(2, behind).eval(), torch.randn(2, 5, 4)
     made = growc.apply(net, "arrange layers as 0, 1, 0, 1", x, check=False)

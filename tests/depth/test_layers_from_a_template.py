@@ -135,7 +135,7 @@ def test_other_versions_of_operators_are_other_models(model, tmp_path):
     assert refused(stack(tmp_path), model)[0] == "G314"
 
 
-def test_what_has_no_place_for_a_template_is_refused(model, tmp_path):
+def test_a_recipe_or_model_with_no_place_for_a_template_is_refused(model, tmp_path):
     assert refused(stack(tmp_path), tmp_path / "template.onnx")[0] == "G303"
     assert refused(stack(tmp_path, template="seed.onnx"), model)[0] == "G302"
     assert refused(f"{stack(tmp_path)}\n{stack(tmp_path)}", model)[0] == "G303"

@@ -81,7 +81,7 @@ def test_layers_that_go_are_gone_from_both_runs(pair):
     assert torch.equal(grown.state_dict()["layers.1.up.weight"], module.layers[0].up.weight)
 
 
-def test_what_is_zero_in_a_new_layer_is_one_weight_in_both_runs(pair):
+def test_zero_weights_of_a_new_layer_are_shared_by_both_runs(pair):
     module, inputs = pair
     recipe = "widen ffn to 30 with uniform copy split random\nstack layers to 3 by last with zero outputs"
     grown = growc.apply(module, recipe, inputs)

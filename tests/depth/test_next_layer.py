@@ -68,7 +68,7 @@ def test_a_weight_with_another_shape_than_in_the_next_layer_takes_itself(tmp_pat
 
 
 @pytest.mark.parametrize("axis", ["ffn to 500", "heads to 9", "hidden to 192"])
-def test_it_is_not_exact_and_says_so(axis):
+def test_copies_from_the_next_layer_are_a_gap(axis):
     certificate = api.plan(f"widen {axis} with uniform copy from next layer", TINY).certificate
     assert "come from the next layer" in "".join(gap.cause for gap in certificate.gaps)
 

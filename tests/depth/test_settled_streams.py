@@ -175,7 +175,7 @@ def test_what_is_taken_back_changes_nothing(tmp_path: Path, kind: str, between: 
 
 
 @pytest.mark.parametrize("kind", NOT_TAKEN_BACK)
-def test_what_comes_back_elsewhere_is_no_identity(tmp_path: Path, kind: str) -> None:
+def test_a_change_that_is_not_taken_back_is_a_gap(tmp_path: Path, kind: str) -> None:
     model = stack(tmp_path, behind=NOT_TAKEN_BACK[kind])
     recipe = "stack layers to 4 by last with zero outputs"
     judge(recipe, model, tmp_path / "deep.onnx").assert_gap("changes the stream itself")
@@ -220,7 +220,7 @@ between (float[N, 4] x) => (float[N, 3] y)
 
 
 @pytest.mark.parametrize("stem", ["Relu", "Abs"])
-def test_what_held_where_a_layer_stood_need_not_hold_where_its_copy_stands(tmp_path: Path, stem: str) -> None:
+def test_bounds_at_a_layer_need_not_hold_at_its_copy(tmp_path: Path, stem: str) -> None:
     """The stem gives no negative numbers; sums do."""
     model = in_between(tmp_path, stem, "Identity")
     again = "arrange layers as 0, 1, 0 with zero outputs"
@@ -228,7 +228,7 @@ def test_what_held_where_a_layer_stood_need_not_hold_where_its_copy_stands(tmp_p
 
 
 @pytest.mark.parametrize("end", ["Relu", "Abs"])
-def test_what_a_copy_finds_where_it_stands_is_enough(tmp_path: Path, end: str) -> None:
+def test_bounds_at_the_place_of_a_copy_are_enough(tmp_path: Path, end: str) -> None:
     """Behind each layer no number is negative; nothing is known of the stem."""
     model = in_between(tmp_path, "Identity", end)
     again = "arrange layers as 0, 1, 0 with zero outputs"

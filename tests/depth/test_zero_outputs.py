@@ -81,7 +81,7 @@ def test_new_layers_add_nothing(tmp_path: Path, layer: str) -> None:
     judge("stack layers to 5 by last with zero outputs", source, tmp_path / "deep.onnx").assert_exact(0)
 
 
-def test_what_a_loop_carries_is_zero_where_it_starts_so(tmp_path: Path) -> None:
+def test_a_carried_value_of_a_loop_is_zero_where_it_starts_as_zeros(tmp_path: Path) -> None:
     recipe, out = "stack layers to 5 by last with zero outputs", tmp_path / "deep.onnx"
     judge(recipe, model(tmp_path, IN_A_LOOP, start="zeros{k}"), out).assert_exact(0)
     judge(recipe, model(tmp_path, IN_A_LOOP, start="x{k}"), out).assert_gap("is not zero")
@@ -107,7 +107,7 @@ CARRIED = """
 """
 
 
-def test_what_starts_as_zeros_and_changes_is_none(tmp_path: Path) -> None:
+def test_a_carried_value_that_changes_is_not_zero(tmp_path: Path) -> None:
     """The branch is a product with what another iteration made of zeros."""
     recipe = "stack layers to 5 by last with zero outputs"
     judge(recipe, model(tmp_path, CARRIED), tmp_path / "deep.onnx").assert_gap("is not zero")

@@ -90,7 +90,7 @@ def test_a_related_place_goes_along(client, tmp_path):
     assert related["location"]["range"]["start"] == {"line": 0, "character": 4}
 
 
-def test_what_is_typed_is_checked_and_what_is_closed_is_forgotten(client, tmp_path):
+def test_edits_are_checked_and_closed_recipes_are_forgotten(client, tmp_path):
     uri = client.open(tmp_path / "r.grow", "widen fnn to 8 with tail copy\n")
     assert len(client.diagnostics(uri)) == 1
     client.change(uri, "widen ffn to 8 with tail copy\n")
@@ -135,7 +135,7 @@ def test_an_included_recipe_is_read_as_it_is_open(client, tmp_path):
     assert client.diagnostics(uri) == []
 
 
-def test_what_is_stored_elsewhere_counts_when_a_recipe_is_saved(client, tmp_path):
+def test_saving_a_recipe_checks_its_includes_again(client, tmp_path):
     uri = client.open(tmp_path / "r.grow", 'include "part.grow"\n')
     assert [one["code"] for one in client.diagnostics(uri)] == ["G207"]
     (tmp_path / "part.grow").write_text("let width = 8\n")
@@ -206,7 +206,7 @@ AXIS = 'axis NUMBER of "PARAMETER"'
         ("widen widen |", []),
     ],
 )
-def test_what_the_grammar_takes_is_offered(client, tmp_path, text, offered):
+def test_completions_are_the_words_that_the_grammar_takes(client, tmp_path, text, offered):
     assert labels(client, tmp_path / "r.grow", text) == offered
 
 
@@ -366,7 +366,7 @@ def test_definitions_of_names_and_includes_are_found(client, tmp_path):
 # Failures -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_message_is_survived(client, tmp_path):
+def test_malformed_messages_do_not_end_the_server(client, tmp_path):
     client.send(b'{"jsonrpc": "2.0", "method": "\xff\xfe"}')
     client.send(b"no json")
     client.send(b'{"jsonrpc": "2.0", "method": "textDocument/didOpen", "params": {"textDocument": 3}}')

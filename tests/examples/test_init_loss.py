@@ -13,7 +13,7 @@ MODELS = list(dict.fromkeys(row["model"] for row in TABLE))
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_is_exact_loses_nothing(model):
+def test_exact_recipes_lose_nothing(model):
     (source,) = LOSSES[model, "source"]
     exact = [row for row in TABLE if row["model"] == model and row["exact"]]
     assert len(exact) >= 2

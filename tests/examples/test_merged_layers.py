@@ -193,7 +193,7 @@ def test_nothing_was_measured_of_a_mean(tmp_path: Path) -> None:
         growc.plan(f"{recipe}subclone layers to 2 by importance", model("tiny-gpt"))
 
 
-def test_what_layers_share_they_go_on_to_share(tmp_path: Path) -> None:
+def test_weights_that_layers_share_stay_shared_and_unchanged(tmp_path: Path) -> None:
     before = stored(model("tiny-gpt"))
     out = growc.apply("merge layers 0..4 by mean", model("tiny-gpt"), tmp_path / "out.onnx", check=False)
     after = stored(out.written)

@@ -78,7 +78,7 @@ def test_a_program_whose_archive_may_not_be_added_to_is_not_emptied(fault: str, 
     assert not list(filter(None, (bench.wrong(step, fault) for step in (5, 6, 7))))
 
 
-def test_what_the_system_refuses_to_a_library_is_no_bug(tmp_path: Path) -> None:
+def test_a_refusal_of_the_system_to_a_library_is_no_bug(tmp_path: Path) -> None:
     assert not limited(Bench(FORMS["program"], tmp_path), "RLIMIT_NOFILE", 8)
 
 

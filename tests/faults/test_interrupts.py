@@ -138,7 +138,7 @@ def test_a_handler_that_raises_while_they_are_exchanged_lets_none_be_lost(
     assert [signal.getsignal(one) for one in INTERRUPTS] == before
 
 
-def test_what_another_thread_commits_is_not_what_a_command_makes() -> None:
+def test_a_commit_of_another_thread_is_not_the_command_s() -> None:
     command = Command()
     with interruptible(command):
         thread = threading.Thread(target=committed)

@@ -146,7 +146,7 @@ def test_a_mask_over_cached_tokens_is_as_long_as_both() -> None:
         ((9, 9), (4, 8), (6, 12), None),
     ],
 )
-def test_what_is_added_or_multiplied_at_the_sample_points_is_so_elsewhere(
+def test_sizes_that_grow_by_a_sum_or_factor_at_the_sample_points_do_so_elsewhere(
     now: Size, before: Size, after: Size, made: Size | None
 ) -> None:
     assert grown((now,), (before,), (after,)) == (None if made is None else (made,))
@@ -155,14 +155,14 @@ def test_what_is_added_or_multiplied_at_the_sample_points_is_so_elsewhere(
 # --------------------------------------------------------------------------------------- what is not counted
 
 
-def test_what_stands_in_a_body_is_not_counted(tmp_path: Path) -> None:
+def test_products_in_bodies_are_not_counted(tmp_path: Path) -> None:
     branches = growc.flops(save(tmp_path / "branches.onnx", BRANCHES))
     assert branches.forward == 2 * 8 * 3
     assert branches.uncounted == ("MatMul h", "MatMul k")
     assert growc.flops(save(tmp_path / "loop.onnx", LAYER)).uncounted == ("MatMul u", "MatMul d")
 
 
-def test_what_data_decides_is_not_counted(tmp_path: Path) -> None:
+def test_products_of_sizes_that_data_decide_are_not_counted(tmp_path: Path) -> None:
     found = growc.flops(save(tmp_path / "chosen.onnx", CHOSEN))
     assert found.uncounted == ("MatMul y",)
     assert found.forward == 2 * 8 * 4

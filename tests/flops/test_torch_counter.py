@@ -178,7 +178,7 @@ def test_a_file_costs_what_its_module_costs(models: Models, name: str, flavour: 
     assert (found.unit, found.units) == ("token", 48)
 
 
-def test_what_is_not_trained_needs_no_gradient() -> None:
+def test_frozen_parameters_cost_no_gradient() -> None:
     make, sizes = CLASSES["GPT-2"]
     module = make().eval().requires_grad_(False)
     last = [*module.transformer.h[1].parameters(), *module.transformer.ln_f.parameters()]

@@ -66,7 +66,7 @@ OTHERS = {"llama": {"heads": [4], "head_dim": [16]}, "opset23": {"heads": [4]}, 
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_what_fused_operators_hide_is_seen(model, name):
+def test_roles_inside_fused_operators_are_found(model, name):
     found = inspect(model(name)).roles
     sizes = {axis: found.sizes(axis) for axis in SIZES}
     assert sizes == SIZES | OTHERS.get(name, {})

@@ -27,7 +27,7 @@ behind (float[B, S, 8] x, float[B, T, 3] context) => (float[B, S, 8] y)
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_it_is_whole_again_behind_new_layers(tmp_path: Path, number: int) -> None:
+def test_a_fused_operator_is_whole_again_behind_new_layers(tmp_path: Path, number: int) -> None:
     model = save(tmp_path / "m.onnx", MODEL)
     judged = judge(f"stack layers to {number} by whole with zero outputs", model, tmp_path / "deep.onnx")
     judged.assert_exact()

@@ -26,12 +26,12 @@ def kinds_of(seeds: range, folder: Path) -> Counter[str]:
     return kinds
 
 
-def test_what_is_claimed_of_later_statements_is_true(tmp_path: Path) -> None:
+def test_claims_about_later_statements_are_true(tmp_path: Path) -> None:
     kinds = kinds_of(HERE, tmp_path)
     assert kinds["exact"]
     assert kinds["gap"]
 
 
 @pytest.mark.soak
-def test_what_is_claimed_of_many_later_statements_is_true(tmp_path: Path) -> None:
+def test_claims_about_many_later_statements_are_true(tmp_path: Path) -> None:
     kinds_of(LATER, tmp_path)

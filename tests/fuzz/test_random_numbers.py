@@ -50,7 +50,7 @@ def judged(seeds: range, folder: Path) -> Counter[str]:
     return found
 
 
-def test_what_is_claimed_of_random_look_ups_is_true(tmp_path: Path) -> None:
+def test_claims_about_random_look_ups_are_true(tmp_path: Path) -> None:
     found = judged(range(60), tmp_path)
     assert found["exact"] >= 5
     assert found["gap"] >= 5

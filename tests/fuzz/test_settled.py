@@ -29,13 +29,13 @@ def verdicts(seeds: Iterable[int], folder: Path) -> Counter[str]:
     return found
 
 
-def test_what_is_claimed_of_streams_that_are_rounded_is_true(tmp_path: Path) -> None:
+def test_claims_about_rounded_streams_are_true(tmp_path: Path) -> None:
     found = verdicts(range(25), tmp_path)
     assert min(found["exact"], found["gap"]) > 0, found
 
 
 @pytest.mark.soak
-def test_what_is_claimed_of_many_of_them_is_true(tmp_path: Path) -> None:
+def test_claims_about_many_rounded_streams_are_true(tmp_path: Path) -> None:
     """Most that measure equal are claimed."""
     found = verdicts(range(2000), tmp_path)
     assert found["exact"] > 2 * found["equal"], found

@@ -52,13 +52,13 @@ def test_a_normed_weight_grows_as_what_it_is(tmp_path, recipe):
     assert len(kinds) == 10
 
 
-def test_that_it_is_stored_now_is_said(tmp_path):
+def test_a_warning_says_that_a_computed_weight_becomes_stored(tmp_path):
     source = save(tmp_path / "normed.onnx", NORMED)
     [warning] = [w for w in api.plan("widen hidden to 11 with average fill", source).warnings if "norm" in w]
     assert "becomes a stored tensor itself" in warning
 
 
-def test_where_it_does_not_change_it_is_computed_as_before(tmp_path):
+def test_an_unchanged_weight_is_computed_as_before(tmp_path):
     source = save(tmp_path / "normed.onnx", NORMED)
     done = api.apply("widen ffn to 24 with uniform copy", source, tmp_path / "grown.onnx")
     before, after = (onnx.load(path).graph for path in (source, done.written))
@@ -85,7 +85,7 @@ def test_sixteen_bit_weights_are_computed_in_thirty_two_and_rounded_once(tmp_pat
     np.testing.assert_array_equal(stored[name][:8, :8], (wanted / 2).astype(np.float16))
 
 
-def test_what_the_input_scales_is_no_weight_and_is_computed_as_before(tmp_path):
+def test_a_product_with_an_input_is_no_weight_and_is_computed_as_before(tmp_path):
     text = NORMED.replace("(float[B, S, 8] x)", "(float[B, S, 8] x, float[1] z)")
     text = text.replace("direction, direction", "scaled, scaled").replace("Div(direction", "Div(scaled")
     text = text.replace("    square =", "    scaled = Mul(direction, z)\n    square =")

@@ -64,7 +64,7 @@ def test_a_part_of_the_copies_is_drawn_with_the_mean_and_deviation_of_the_tensor
     assert (found["up_bias"][drawn] == 0).all()
 
 
-def test_which_units_are_reset_follows_the_seed_and_no_half_of_the_axis(grown):
+def test_reset_units_follow_the_seed_and_lie_in_both_halves_of_the_axis(grown):
     def which(seed: int) -> set[int]:
         up = grown(f"widen ffn to 800 with cyclic copy reset 0.5 seed {seed}")["up_weight"]
         return {j for j in range(400, 800) if (up[:, j] != FAR["up_weight"][:, j - 400]).any()}
@@ -99,7 +99,7 @@ def test_a_reset_is_a_gap_but_where_no_unit_is_drawn_or_read(tmp_path, options, 
     assert (done.verification.relative < 1e-5) == exact
 
 
-def test_what_is_zero_throughout_stays_zero(tmp_path):
+def test_a_weight_of_zeros_stays_zero(tmp_path):
     model = save(tmp_path / "m.onnx", STREAM, down_weight=np.zeros((12, 8), np.float32))
     done = growc.apply("widen ffn to 24 with random fill std 3", model, tmp_path / "out.onnx", check=False)
     assert not stored(done.written)["down_weight"].any()

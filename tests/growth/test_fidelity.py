@@ -190,7 +190,7 @@ def test_sources_are_drawn_uniformly(models, grown):
     assert ((counts - expected) ** 2).sum() / expected < 191 + 5 * np.sqrt(2 * 191)
 
 
-def test_what_is_drawn_differs_from_weight_to_weight(grown):
+def test_random_entries_differ_from_weight_to_weight(grown):
     result = grown("widen hidden to 96 with random fill")
     tails = [result[f"transformer.h.{i}.attn.c_proj.weight"][:, 48:].ravel() for i in range(2)]
     tails.append(result["transformer.h.0.attn.c_attn.weight"][48:, :48].ravel())

@@ -271,6 +271,6 @@ def test_an_input_that_numbers_key_heads_refuses_other_groups(tmp_path: Path, re
         ),
     ],
 )
-def test_what_makes_no_whole_groups_is_refused(model: Path, recipe: str, message: str) -> None:
+def test_a_size_that_makes_no_whole_groups_is_refused(model: Path, recipe: str, message: str) -> None:
     with pytest.raises(GrowError, match=message):
         growc.plan(recipe, model)

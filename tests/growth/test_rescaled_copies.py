@@ -193,7 +193,7 @@ def test_a_tied_head_stays_tied_and_keeps_its_logits(tmp_path):
         "widen vocab to 300 with rescaled copy",
     ],
 )
-def test_what_no_weight_reads_is_exact(tmp_path, recipe):
+def test_rescaled_copies_that_no_weight_reads_are_exact(tmp_path, recipe):
     judge(recipe, TINY, tmp_path / "out.onnx").assert_exact()
 
 

@@ -207,7 +207,7 @@ def test_one_head_becomes_several(tmp_path: Path, form: str, recipe: str) -> Non
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "stretched"])  # its shape is made anew
-def test_where_there_is_one_no_operator_comes_in(tmp_path: Path, form: str) -> None:
+def test_no_operator_is_added_where_one_counts_the_heads(tmp_path: Path, form: str) -> None:
     path = write(form, tmp_path)
     done = growc.apply("widen heads to 8 with neighbor copy", path, tmp_path / "out.onnx")
     before, after = (onnx.load(p).graph for p in (path, done.written))

@@ -47,7 +47,7 @@ def test_each_reader_has_its_own(tmp_path, places, left):
     assert stretches(done.path) == left
 
 
-def test_what_stays_equal_is_written_once(tmp_path):
+def test_numbers_that_stay_equal_are_written_once(tmp_path):
     path = save(tmp_path / "shared.onnx", SHARED, **NUMBERS)
     done = judge('widen axis 1 of "down0" to 8 with zero fill', path, tmp_path / "grown.onnx")
     done.assert_exact()

@@ -248,7 +248,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "recipe", "words"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_become_experts_is_refused(tmp_path: Path, text: str, recipe: str, words: str) -> None:
+def test_networks_that_cannot_become_experts_are_refused(
+    tmp_path: Path, text: str, recipe: str, words: str
+) -> None:
     with pytest.raises(GrowError) as error:
         growc.plan(recipe, stream(tmp_path / "m.onnx", text))
     assert words in str(error.value)

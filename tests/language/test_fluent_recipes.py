@@ -186,13 +186,13 @@ def test_recipes_are_values_and_can_be_put_together():
         ("G102", lambda: R().include('a"b')),
     ],
 )
-def test_what_the_grammar_refuses_is_refused_at_once(code, make):
+def test_statements_outside_the_grammar_are_refused_at_once(code, make):
     with pytest.raises(GrowError) as caught:
         make()
     assert caught.value.diagnostics[0].code == code
 
 
-def test_what_contradicts_itself_is_refused_with_the_line_as_it_was_built():
+def test_a_contradiction_is_refused_with_the_line_as_it_was_built():
     built = R().untie_head().widen("ffn", to=8, fill="zero fill", split="equal")
     with pytest.raises(GrowError) as caught:
         api.recipe(built)

@@ -58,7 +58,7 @@ def test_the_text_of_an_included_recipe_is_shown(tmp_path):
     assert "widen fnn to 4" in str(including(tmp_path, "own.grow"))
 
 
-def test_what_is_no_recipe_but_well_formed_is_included(tmp_path):
+def test_a_well_formed_file_of_another_suffix_is_included(tmp_path):
     (tmp_path / "words.txt").write_text("widen ffn to 48 with tail copy\n")
     (tmp_path / "r.grow").write_text('include "words.txt"\n')
     assert len(recipe(tmp_path / "r.grow").statements) == 1

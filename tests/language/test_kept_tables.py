@@ -72,6 +72,6 @@ def test_without_bytecode_nothing_is_kept(first, tmp_path):
     assert not kept(tmp_path)
 
 
-def test_where_nothing_can_be_written_nothing_is_said(first, tmp_path):
+def test_tables_that_cannot_be_kept_cause_no_message(first, tmp_path):
     (tmp_path / "file").write_text("no folder")
     assert read(tmp_path / "file") == first[0]

@@ -181,7 +181,7 @@ def test_importance_must_be_measured_first():
     assert codes("subclone layers to 2 by importance") == ["G214"]
 
 
-def test_what_is_not_done_yet_is_refused_each_time():
+def test_a_match_in_a_scope_of_layers_is_refused_each_time():
     matched = 'match "x.onnx" with tail copy'
     recipe = f"in layers 0 {{ untie head\n{matched}\n{matched} }}"
     with pytest.raises(GrowError) as caught:

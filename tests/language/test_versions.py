@@ -65,7 +65,7 @@ def test_a_version_that_growc_lacks_is_an_error_that_names_those_it_has():
 
 
 @pytest.mark.usefixtures("untying_is_new")
-def test_what_came_later_is_an_error_in_a_recipe_that_says_an_earlier_version():
+def test_a_later_statement_is_an_error_in_a_recipe_of_an_earlier_version():
     assert refused("language 1\nuntie head") == [("G209", "write `language 1.1`")]
     assert api.recipe("language 1.1\nuntie head").statements == api.recipe("untie head").statements
 

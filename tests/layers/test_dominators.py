@@ -62,6 +62,6 @@ def test_repetitions_of_words(word, found):
     assert repetitions(word, word, opens) == [Repetition(*one) for one in found]
 
 
-def test_where_all_widths_differ_coarse_tokens_repeat():
+def test_coarse_tokens_repeat_where_all_widths_differ():
     word = "AFBGCHDI"
     assert repetitions(word, "xyxyxyxy", [False] * 8) == [Repetition(0, 2, 4)]

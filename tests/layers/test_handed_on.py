@@ -127,5 +127,5 @@ def test_a_refusal_names_the_first_layer_that_is_needed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("recipe", ["widen hidden to 16 with cyclic copy", "widen ffn to 20 with tail copy"])
-def test_they_grow_in_width(tmp_path: Path, form: str, recipe: str) -> None:
+def test_layers_that_hand_on_values_grow_in_width(tmp_path: Path, form: str, recipe: str) -> None:
     judge(recipe, model(tmp_path, form), tmp_path / "wide.onnx").assert_exact()

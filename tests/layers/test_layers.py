@@ -92,7 +92,7 @@ def read_instead(path, name, sums):
     return path
 
 
-def test_what_all_layers_share_lies_in_none(tmp_path):
+def test_a_value_that_all_layers_read_lies_in_none(tmp_path):
     path = read_instead(stack(tmp_path / "m.onnx", "AFAF"), "shared", ["b0_m", "b2_m"])
     [run] = api.inspect(path).layers.runs
     assert not any(v.name == "shared" for x in run.layers for n in x.nodes for v in n.outputs)

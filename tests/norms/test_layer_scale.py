@@ -62,7 +62,7 @@ def test_new_rows_are_means_of_rows_times_the_scale(tmp_path):
     np.testing.assert_array_equal(after["gamma"], [*before["gamma"], 1, 1, 1, 1])
 
 
-def test_what_is_read_in_front_of_the_scale_too_has_to_be_a_mean_there(tmp_path):
+def test_units_read_in_front_of_the_scale_too_have_to_be_means_there(tmp_path):
     judged(model(tmp_path, last="Add(x1, b)")).assert_gap("a per-channel weight cannot carry")
 
 

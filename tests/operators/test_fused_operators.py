@@ -35,7 +35,7 @@ def _promised(instance: Instance, names: set[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("case", FUSED_CASES, ids=lambda c: c.name)
-def test_what_is_claimed_of_a_grown_fused_operator_is_what_onnxruntime_computes(case: Case) -> None:
+def test_claims_about_a_grown_fused_operator_hold_in_onnxruntime(case: Case) -> None:
     one = OneNode(case, case.opsets[0])
     growable = one.growable()
     assert growable

@@ -132,13 +132,13 @@ def test_every_row_has_a_case_in_which_something_may_grow() -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.op in SHAPE_ARITHMETIC], ids=lambda c: c.name)
-def test_what_depends_on_sizes_alone_ties_nothing(case: Case) -> None:
+def test_shape_arithmetic_ties_nothing(case: Case) -> None:
     for opset in case.opsets:
         assert OneNode(case, opset).is_shape_arithmetic
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.op not in SHAPE_ARITHMETIC], ids=lambda c: c.name)
-def test_what_is_claimed_of_a_grown_operator_is_what_onnxruntime_computes(case: Case) -> None:
+def test_claims_about_a_grown_operator_hold_in_onnxruntime(case: Case) -> None:
     opsets = case.opsets or (case.since,)
     for opset in opsets:
         one = OneNode(case, opset)

@@ -56,7 +56,7 @@ def test_a_contraction_multiplies_as_often_as_ones_add_up(case: Case) -> None:
 @pytest.mark.parametrize(
     "case", [c for c in CASES + FUSED_CASES if treatment(c) in SUMMING], ids=lambda c: c.name
 )
-def test_what_sums_products_says_which(case: Case) -> None:
+def test_operators_that_sum_products_say_which(case: Case) -> None:
     one = OneNode(case, case.opsets[0])
     for instance in one.axes.instances:
         summing = instance.line.treatment in SUMMING

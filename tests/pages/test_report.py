@@ -171,7 +171,7 @@ def test_the_policy_lets_nothing_in_but_the_style_of_the_page() -> None:
     assert "http" not in text.replace("http-equiv", "")
 
 
-def test_what_is_wrong_stands_at_its_line_and_the_status_is_that_of_plan(
+def test_errors_stand_at_their_line_and_the_status_is_that_of_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -87,7 +87,7 @@ def test_a_part_alone_is_matched_inside_its_scope(tmp_path):
     assert sizes(plan)["ffn"] == (64, 128)
 
 
-def test_what_a_scope_holds_only_in_part_cannot_be_matched_in_it(tmp_path):
+def test_an_axis_that_a_scope_holds_in_part_cannot_be_matched_in_it(tmp_path):
     config = written(tmp_path, {"d_model": 64})
     (diagnostic,) = refused(f'in decoder {{ match "{config}" with tail copy }}', T5)
     assert diagnostic.code == "G307"
@@ -99,7 +99,7 @@ def test_sizes_in_one_proportion_are_matched_together(tmp_path):
     assert sizes(api.plan(f'match "{wide}" with neighbor copy', CONV))["channels"] == (12, 18, 24)
 
 
-def test_what_is_smaller_shrinks_by_its_clause(tmp_path):
+def test_smaller_sizes_are_matched_by_their_clause(tmp_path):
     config = written(tmp_path, {"n_embd": 64, "n_head": 4, "n_layer": 3, "n_inner": None})
     recipe = f'match "{config}" with tail copy layers by middle smaller by magnitude'
     found = sizes(api.plan(recipe, GPT))
@@ -117,7 +117,7 @@ def test_what_is_smaller_shrinks_by_its_clause(tmp_path):
         ({"intermediate_size": 512, "moe_intermediate_size": 128}, "G309", "has several sizes of `ffn`"),
     ],
 )
-def test_what_has_no_clause_or_no_meaning_is_an_error_at_the_file(tmp_path, config, code, said):
+def test_a_size_without_a_clause_or_meaning_is_an_error_at_the_file(tmp_path, config, code, said):
     path = written(tmp_path, config)
     (diagnostic,) = refused(f'match "{path}" with tail copy', GPT)
     assert diagnostic.code == code

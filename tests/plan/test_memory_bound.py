@@ -23,7 +23,7 @@ def test_sizes_are_read(text, bound):
 
 
 @pytest.mark.parametrize("text", ["256", "M", "1.5G", "0M", "63M", "-1G"])
-def test_what_is_no_size_or_too_little_is_refused(text):
+def test_a_bound_that_is_no_size_or_too_small_is_refused(text):
     with pytest.raises(GrowError) as refused:
         read_bound(text)
     assert refused.value.diagnostics[0].code == "G200"

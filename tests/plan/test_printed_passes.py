@@ -161,11 +161,11 @@ def test_every_pass_is_printed():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_pass_made(name, tmp_path, golden):
+def test_the_printed_result_of_a_pass_is_as_agreed(name, tmp_path, golden):
     golden(Path(__file__).parent / "golden/passes" / f"{name}.txt", printed(CASES[name], name, tmp_path))
 
 
-def test_what_is_printed_does_not_depend_on_addresses(tmp_path):
+def test_printed_results_do_not_depend_on_addresses(tmp_path):
     for name, case in CASES.items():
         text = printed(case, name, tmp_path)
         assert " at 0x" not in text

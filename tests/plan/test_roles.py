@@ -113,7 +113,7 @@ inverted (float[N, 3, 6, 6] x) => (float[N, 5] y)
 """
 
 
-def test_what_convolutions_mix_over_places_is_channels_and_no_ffn(tmp_path):
+def test_axes_that_convolutions_mix_over_places_are_channels_and_no_ffn(tmp_path):
     model = save(tmp_path / "inverted.onnx", INVERTED)
     assert found(model) == {"hidden": 4, "channels": [4, 8]}
 
@@ -143,7 +143,7 @@ modulated (float[N, 3, 6, 6] x) => (float[N, 5] y)
 """
 
 
-def test_what_a_context_of_mixed_places_gates_is_no_ffn(tmp_path):
+def test_an_axis_gated_by_a_context_of_mixed_places_is_no_ffn(tmp_path):
     model = save(tmp_path / "modulated.onnx", MODULATED)
     assert found(model)["ffn"] == 8
     judge("widen ffn to 16 with cyclic copy", model, tmp_path / "grown.onnx").assert_exact()

@@ -45,7 +45,7 @@ def test_what_no_memory_can_hold_is_refused_at_once(name):
     assert caught.value.exit_status == 4
 
 
-def test_what_is_asked_for_adds_up(monkeypatch):
+def test_the_memory_of_statements_adds_up(monkeypatch):
     monkeypatch.setattr(room, "memory", lambda: 64 * 3 * 4 * (1 + 1000) + 1_000_000)
     api.plan("widen ffn to 1000 with tail copy", TINY)
     with pytest.raises(GrowError, match="G502"):

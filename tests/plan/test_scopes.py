@@ -76,7 +76,7 @@ def test_a_statement_changes_what_lies_in_its_scope(statement, before, after, tr
         ('in encoder { widen axis 1 of "dec_up" to 30 with tail copy }', "G307", "lies in `encoder`"),
     ],
 )
-def test_what_does_not_lie_in_the_scope_is_refused(statement, code, says, translator):
+def test_an_axis_outside_the_scope_is_refused(statement, code, says, translator):
     found = refused(statement, translator)
     assert found[0] == code
     assert says in found[1]

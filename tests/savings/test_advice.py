@@ -80,7 +80,7 @@ def test_no_row_is_advised_where_none_reaches_scratch():
     assert text.split("|")[3] == " scratch: no row reaches its loss "
 
 
-def test_what_is_not_measured_is_said_with_the_papers_numbers():
+def test_missing_measurements_are_named_with_the_papers_numbers():
     text = advice(TABLE, [SCRATCH, line("AKI", 0.4)], complete=False)
     assert "not measured yet" in text
     assert text.index("45.2") < text.index("38.4") < text.index("30.4") < text.index("12.2")

@@ -86,7 +86,7 @@ def test_constants_that_number_rows_that_go_are_refused(tmp_path: Path) -> None:
         api.plan(kept(tmp_path, 0, 1, 2, 3, 9, 12), source)
 
 
-def test_what_stays_at_its_place_is_not_written_anew(tmp_path: Path) -> None:
+def test_numbers_that_stay_at_their_place_are_not_rewritten(tmp_path: Path) -> None:
     source = save(tmp_path / "m.onnx", SOME.format(numbers="int64[3] {1, 3, 0}", lookup=GATHER))
     api.apply("widen vocab to 21 with random fill", source, tmp_path / "o.onnx", check=False)
     before, after = (onnx.load(p).graph.node for p in (source, tmp_path / "o.onnx"))

@@ -166,7 +166,7 @@ def test_every_row_has_a_spelling_or_refuses() -> None:
 
 
 @pytest.mark.parametrize("number", SPELLINGS)
-def test_what_is_raised_computes_the_same_in_another_order(tmp_path: Path, number: int) -> None:
+def test_raised_experts_compute_the_same_in_another_order(tmp_path: Path, number: int) -> None:
     path = SPELLINGS[number].save(tmp_path / "m.onnx")
     judge("reorder experts by random seed 4", path, tmp_path / "out.onnx").assert_exact()
 

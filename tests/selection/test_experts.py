@@ -236,7 +236,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_experts_cannot_become_is_refused(tmp_path: Path, case: str) -> None:
+def test_impossible_changes_of_experts_are_refused(tmp_path: Path, case: str) -> None:
     text, recipe, message = WRONG[case]
     model = mixture(tmp_path / "m.onnx", text, **weights())
     with pytest.raises(GrowError, match=message):

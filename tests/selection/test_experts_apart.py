@@ -210,7 +210,7 @@ def test_numbers_compared_with_others_than_all_in_a_row_are_refused(tmp_path: Pa
         growc.plan("reorder experts by magnitude", path)
 
 
-def test_where_units_meet_in_more_than_a_sum_the_refusal_names_the_node(tmp_path: Path) -> None:
+def test_a_refusal_names_the_node_where_units_meet_in_more_than_a_sum(tmp_path: Path) -> None:
     joined = text("slice").replace("y3 = Add(y2, t3)", "y3 = Max(y2, t3)")
     path = save(tmp_path / "m.onnx", joined, opset=18, **weights())
     proto = onnx.load(path)

@@ -53,7 +53,7 @@ def test_the_units_of_a_space_that_have_the_highest_scores_stay(tmp_path: Path, 
     assert np.array_equal(stored(out)["up_weight"], stored(model)["up_weight"][:, stays(scores, 5)])
 
 
-def test_what_growc_measured_can_be_given_back(tmp_path: Path) -> None:
+def test_measured_scores_can_be_given_back(tmp_path: Path) -> None:
     model, data = save(tmp_path / "m.onnx", STREAM), tokens(tmp_path)
     np.savez(tmp_path / "own.npz", **growc.measure(model, data))
     measured = f'measure importance on "{data.name}"\nsubclone {{}} by importance\n'
@@ -128,7 +128,9 @@ def test_scores_are_those_of_the_source_whatever_stands_before(tmp_path: Path) -
         ({}, "has no scores of `ffn`"),
     ],
 )
-def test_what_are_no_scores_is_refused(tmp_path: Path, arrays: dict[str, np.ndarray], said: str) -> None:
+def test_a_file_without_valid_scores_is_refused(
+    tmp_path: Path, arrays: dict[str, np.ndarray], said: str
+) -> None:
     model = save(tmp_path / "m.onnx", STREAM)
     np.savez(tmp_path / "own.npz", **arrays)
     found = refused(tmp_path, 'subclone ffn to 5 by scores "own.npz"\n', model)

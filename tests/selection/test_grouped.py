@@ -112,7 +112,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_groups_cannot_become_is_refused(model: Path, tmp_path: Path, case: str) -> None:
+def test_impossible_sizes_of_groups_are_refused(model: Path, tmp_path: Path, case: str) -> None:
     recipe, code = WRONG[case]
     (tmp_path / "keep.txt").write_text("\n".join(map(str, range(6))))
     path = tmp_path / "r.grow"

@@ -87,7 +87,7 @@ def test_both_exporters_give_the_same_scores(models: Models, tmp_path: Path, nam
         assert np.allclose(values, found[1][axis], rtol=1e-4), axis
 
 
-def test_what_was_interrupted_goes_on_and_comes_to_the_same(
+def test_an_interrupted_measurement_goes_on_and_comes_to_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, file = save(tmp_path / "m.onnx", STREAM), tokens(tmp_path)

@@ -97,7 +97,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_cannot_be_merged_is_refused(tmp_path: Path, case: str) -> None:
+def test_experts_that_cannot_be_merged_are_refused(tmp_path: Path, case: str) -> None:
     recipe, code = WRONG[case]
     with pytest.raises(GrowError) as caught:
         growc.plan(recipe, mixture(tmp_path / "m.onnx", TEXT, **weights()))

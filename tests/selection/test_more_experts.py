@@ -45,9 +45,7 @@ def test_the_certificate_says_what_the_router_does(tmp_path: Path, name: str, sc
 
 @pytest.mark.parametrize("fill", ["neighbor copy", "cyclic copy", "last copy", "random fill", "average fill"])
 @pytest.mark.parametrize("top", ["", "top 3", "top 4", "top 10"])
-def test_it_is_exact_where_all_copies_are_chosen_and_nowhere_else(
-    tmp_path: Path, fill: str, top: str
-) -> None:
+def test_more_experts_are_exact_only_where_all_copies_are_chosen(tmp_path: Path, fill: str, top: str) -> None:
     source = router(tmp_path / "m.onnx", SOFTMAX)
     plan = growc.plan(f"widen experts to 2 * experts with {fill} {top}", source)
     equal = fill in ("neighbor copy", "cyclic copy", "average fill")

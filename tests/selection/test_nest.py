@@ -118,7 +118,7 @@ def test_the_command_cuts_a_prefix_out(nested, tmp_path, capsys):
     assert main(["apply", "--prefix", "1/2", "-e", "untie head", str(nested)]) == 2
 
 
-def test_what_is_no_prefix_is_refused(source, nested, tmp_path):
+def test_a_wrong_prefix_is_refused(source, nested, tmp_path):
     assert "has no record of a `nest`" in refused(source, "1/2")
     assert "its shares are `1/2`, `1/4`" in refused(nested, "1/3")
     assert "its shares" in refused(nested, "1/0")
@@ -138,7 +138,7 @@ def test_what_is_no_prefix_is_refused(source, nested, tmp_path):
         ('widen axis 0 of "up_bias" to 16 with tail copy', False),
     ],
 )
-def test_what_changes_a_sorted_axis_later_ends_the_nest(nested, tmp_path, statement, kept):
+def test_a_later_change_of_a_sorted_axis_ends_the_nest(nested, tmp_path, statement, kept):
     later = growc.apply(statement, nested, tmp_path / "later.onnx").written
     if kept:
         assert len(growc.prefix(later, "1/2").body) == 2

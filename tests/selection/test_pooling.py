@@ -273,7 +273,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_cannot_be_averaged_is_refused(tmp_path: Path, case: str) -> None:
+def test_heads_that_cannot_be_averaged_are_refused(tmp_path: Path, case: str) -> None:
     recipe, code = WRONG[case]
     model = attention(tmp_path / "m.onnx")
     with pytest.raises(GrowError) as caught:

@@ -122,7 +122,7 @@ def test_without_a_loss_bars_show_the_kl_and_without_logits_the_difference(tmp_p
     )
 
 
-def test_what_was_found_is_kept_and_goes_on_where_it_stopped(
+def test_an_interrupted_profile_is_kept_and_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, data = stack(tmp_path / "m.onnx", 0.3, 0.1, 0.2, vocab=10), inputs(tmp_path / "data.npz")

@@ -283,7 +283,7 @@ def test_a_planted_unit_that_one_token_needs_is_first_by_its_largest_value_and_l
     assert (found["mean"].argmin(), found["max"].argmax(), found["l2"].argmax()) == (2, 2, 2)
 
 
-def test_what_needs_a_measurement_says_so() -> None:
+def test_a_ranking_that_needs_a_measurement_says_so() -> None:
     for line in ("subclone ffn to 8 by importance using max", "subclone layers to 2 by cosine"):
         with pytest.raises(GrowError, match="no importance was measured") as found:
             growc.plan(line, TINY)

@@ -85,7 +85,7 @@ def test_the_plan_says_where_a_tied_head_cannot_be_rescaled(tmp_path: Path) -> N
     assert any("tied head is not rescaled" in note for note in plan.notes)
 
 
-def test_what_is_dropped_is_a_gap_of_its_own(stream: Path) -> None:
+def test_dropped_units_are_a_gap_of_their_own(stream: Path) -> None:
     plan = growc.plan("subclone hidden to 4 by first\nsubclone ffn to 12 by first", stream)
     assert [gap.cause for gap in plan.certificate.gaps] == ["4 of 8 units of hidden are dropped"]
     assert plan.summaries[1].note == "no change: that is its size"
@@ -153,7 +153,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_an_axis_cannot_be_reduced_to_is_refused(tmp_path: Path, case: str) -> None:
+def test_an_impossible_reduction_of_an_axis_is_refused(tmp_path: Path, case: str) -> None:
     recipe, code = WRONG[case]
     (tmp_path / "keep.txt").write_text("1\n2\n")
     (tmp_path / "wrong.txt").write_text("12\n")

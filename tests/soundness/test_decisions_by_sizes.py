@@ -68,7 +68,7 @@ def net(folder: Path, decision: str) -> Path:
 
 
 @pytest.mark.parametrize("name", CHANGED)
-def test_what_decides_by_a_size_that_changes_is_not_claimed(tmp_path: Path, name: str) -> None:
+def test_decisions_by_a_size_that_changes_are_refused(tmp_path: Path, name: str) -> None:
     model = net(tmp_path, CHANGED[name])
     with pytest.raises(GrowError) as refused:
         judge('widen axis 1 of "up" to 16 with cyclic copy', model, tmp_path / "grown.onnx")
@@ -77,6 +77,6 @@ def test_what_decides_by_a_size_that_changes_is_not_claimed(tmp_path: Path, name
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_decides_by_other_sizes_is_exact(tmp_path: Path, name: str) -> None:
+def test_decisions_by_other_sizes_are_exact(tmp_path: Path, name: str) -> None:
     model = net(tmp_path, KEPT[name])
     judge('widen axis 1 of "up" to 16 with cyclic copy', model, tmp_path / "grown.onnx").assert_exact()

@@ -216,7 +216,7 @@ numbered_end (float[N, 3] a) => (float[N, 5] y)
 """
 
 
-def test_what_stands_in_front_of_the_last_unit_of_an_output_keeps_its_size(tmp_path: Path) -> None:
+def test_an_axis_in_front_of_the_last_unit_of_an_output_keeps_its_size(tmp_path: Path) -> None:
     """New units would have come before an old one, whose number they would have taken."""
     model = graphs.save(tmp_path / "model.onnx", NUMBERED_END)
     with pytest.raises(GrowError) as refusal:

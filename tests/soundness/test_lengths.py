@@ -78,7 +78,7 @@ def test_the_rank_of_a_grid_of_units_is_no_obstacle(tmp_path: Path) -> None:
     judged.assert_exact()
 
 
-def test_what_a_model_stores_and_gives_out_keeps_its_size(tmp_path: Path) -> None:
+def test_a_stored_tensor_that_a_model_gives_out_keeps_its_size(tmp_path: Path) -> None:
     text = """
     given (float[N, 4] x) => (float[N, 3] y, float[8, 3] down)
     <float[4, 8] up, float[8, 6] other, float[6, 8] back>

@@ -114,7 +114,7 @@ def test_the_plan_says_which_inputs_are_taken_to_be_not_negative(tmp_path: Path)
     assert notes == ("`mask` is taken to hold no negative numbers: they would count from an end that moves",)
 
 
-def test_what_is_shown_rests_on_no_input(tmp_path: Path) -> None:
+def test_a_proven_bound_rests_on_no_input(tmp_path: Path) -> None:
     assert not api.plan(WIDEN, looked_up(tmp_path, FROM_ZERO["clamped"])).notes
 
 

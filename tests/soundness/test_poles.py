@@ -62,7 +62,7 @@ def test_a_zero_unit_behind_a_pole_is_a_gap_that_names_it(tmp_path: Path, lines:
 
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("lines", FINITE.values(), ids=FINITE)
-def test_what_is_finite_for_every_number_is_exact(tmp_path: Path, lines: str, fill: str) -> None:
+def test_functions_finite_for_every_number_are_exact(tmp_path: Path, lines: str, fill: str) -> None:
     judge(
         f'widen axis 1 of "up" to 10 with {fill}', pole(tmp_path, lines), tmp_path / "g.onnx"
     ).assert_exact()

@@ -69,7 +69,7 @@ def test_queries_keys_and_values_of_one_packed_weight(tmp_path: Path, op: str, f
     judge(f'widen axis 0 of "weight" to 12 with {fill}', model, tmp_path / "g.onnx").assert_exact()
 
 
-def test_what_is_drawn_at_random_reaches_no_other_activation(tmp_path: Path) -> None:
+def test_random_entries_that_reach_another_activation_are_a_gap(tmp_path: Path) -> None:
     model = save(tmp_path / "m.onnx", SHARED % ("h", "c"))
     found = judge('widen axis 0 of "weight" to 12 with random fill', model, tmp_path / "g.onnx")
     found.assert_gap("drawn at random")

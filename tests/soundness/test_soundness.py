@@ -96,7 +96,7 @@ def test_exact_is_never_claimed_falsely(
 
 
 @pytest.mark.parametrize("middle", [slice_halves, divided_by_width, average], ids=lambda m: m.__name__)
-def test_what_survives_doubling_is_claimed_exact(
+def test_operators_that_survive_doubling_are_claimed_exact(
     tmp_path: Path, middle: Callable[[Builder, str], str]
 ) -> None:
     model = stream(tmp_path / "model.onnx", middle)
@@ -105,7 +105,7 @@ def test_what_survives_doubling_is_claimed_exact(
 
 
 @pytest.mark.parametrize("middle", [total, outer_product], ids=lambda m: m.__name__)
-def test_what_does_not_survive_copies_is_a_gap_that_names_the_node(
+def test_operators_that_do_not_survive_copies_are_gaps_that_name_the_node(
     tmp_path: Path, middle: Callable[[Builder, str], str]
 ) -> None:
     model = stream(tmp_path / "model.onnx", middle)

@@ -34,7 +34,7 @@ def test_an_unknown_operator_in_the_stream_freezes_hidden_and_is_named(
 
 
 @pytest.mark.parametrize("declared", [True, False], ids=["shapes declared", "no shapes"])
-def test_what_the_unknown_operator_does_not_touch_still_grows(tmp_path: Path, declared: bool) -> None:
+def test_axes_that_an_unknown_operator_does_not_touch_still_grow(tmp_path: Path, declared: bool) -> None:
     model = stream(tmp_path / "model.onnx", mystery(declared))
     found = plan('widen axis 1 of "first.up" to 32 with uniform copy', model)
     assert found.certificate.exact
@@ -49,7 +49,7 @@ def test_inner_widths_grow_on_both_sides_of_an_unknown_operator(tmp_path: Path) 
     assert changed == ["first.up", "first.down", "second.up", "second.down"]
 
 
-def test_what_is_frozen_is_reported_with_its_operator(tmp_path: Path) -> None:
+def test_frozen_axes_are_reported_with_their_operator(tmp_path: Path) -> None:
     model = stream(tmp_path / "model.onnx", mystery(True))
     reasons = {(r.node.op, r.cause) for _, _, r in inspect(model).axes.frozen() if r.node is not None}
     assert ("my.ops::Mystery", "the operator my.ops::Mystery is not known") in reasons

@@ -81,7 +81,7 @@ class Drawing(nn.Module):
         return self.down(torch.tanh(self.up(x)))
 
 
-def test_what_is_drawn_for_each_row_is_drawn_for_all_at_once():
+def test_random_numbers_for_each_row_are_drawn_for_all_at_once():
     captured = export(Drawing(), (), {"x": torch.randn(4, 6)})
     assert [str(node.target) for node in captured.program.graph.nodes].count("aten.rand_like.default") == 1
 

@@ -62,7 +62,7 @@ def test_arguments_stand_in_any_order():
             wrong()
 
 
-def test_what_is_no_tensor_keeps_its_value():
+def test_an_argument_that_is_no_tensor_keeps_its_value():
     module = Named()
     result = growc.apply(module, WIDER, {"x": X, "y": Y, "scale": 2.0})
     torch.testing.assert_close(result(X, y=Y, scale=2.0), module(X, y=Y, scale=2.0))

@@ -108,13 +108,13 @@ def test_a_factor_is_made_up_for_in_weights(name):
     assert after < 5e-6
 
 
-def test_what_does_not_differ_changes_no_weight():
+def test_equal_numbers_change_no_weight():
     found, before, _ = settled(tiny_configs.LLAMA, lambda module: None)
     assert found == Compensation()
     assert before == 0
 
 
-def test_what_is_no_factor_is_a_gap_with_its_cause():
+def test_a_difference_that_is_no_factor_is_a_gap_with_its_cause():
     found, _, _ = settled(tiny_configs.LLAMA, other_frequencies)
     [gap] = found.gaps
     assert "`constant` to [4] has" in gap

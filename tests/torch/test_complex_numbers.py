@@ -60,7 +60,7 @@ def difference(one: nn.Module, other: nn.Module) -> float:
 
 
 @pytest.mark.soak
-def test_what_calls_on_complex_numbers_leave_alone_grows():
+def test_axes_that_calls_on_complex_numbers_leave_alone_grow():
     module = seeded(Between())
     program = export(module, (X,), {}).program
     assert set(CASES) <= {key_of(n.target) for n in program.graph.nodes if n.op == "call_function"}

@@ -224,7 +224,7 @@ def test_lists_with_an_entry_for_each_layer_follow_the_lineage():
     assert found.config["layer_types"] == true["layer_types"]
 
 
-def test_what_no_config_gives_is_said_with_the_sizes_that_stand_in_the_way():
+def test_sizes_that_no_config_gives_are_named():
     target = target_of(tiny_configs.GPT2, inputs_of("GPT2"))
     shapes = dict(target.shapes) | {"transformer.h.0.mlp.c_fc.weight": (32, 100)}
     found = solve(tiny_configs.GPT2, Target(shapes, target.ties, target.log, target.inputs), build)

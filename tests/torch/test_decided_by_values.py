@@ -66,7 +66,7 @@ def test_a_result_is_for_the_values_that_its_source_decides_by():
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_it_refuses_other_values():
+def test_a_result_refuses_other_values():
     module, inputs = drawn(Pictures)
     result = growc.apply(module, WIDER, inputs)
     module(**inputs | {"sizes": SIZES.flip(0)})
@@ -74,7 +74,7 @@ def test_it_refuses_other_values():
         result(**inputs | {"sizes": SIZES.flip(0)})
 
 
-def test_it_trains_for_them():
+def test_a_result_trains_for_the_captured_values():
     module, inputs = drawn(Pictures)
     result = growc.apply(module, WIDER, inputs, check=False).train()
     for one in (module, result):
@@ -82,7 +82,7 @@ def test_it_trains_for_them():
     torch.testing.assert_close(result.down.bias.grad, module.down.bias.grad, rtol=1e-4, atol=1e-6)
 
 
-def test_what_is_written_over_has_no_value_to_decide_by():
+def test_an_overwritten_argument_has_no_value_to_decide_by():
     module, inputs = drawn(Overwritten)
     captured = export(module, (), inputs, deciding=True)
     assert set(captured.values) == {"sizes", "scale"}

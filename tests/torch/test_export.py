@@ -70,7 +70,7 @@ def test_a_module_is_left_exactly_as_it_was():
     assert all(part.training for part in module.modules())
 
 
-def test_what_is_captured_of_other_sizes_is_what_the_module_computes():
+def test_a_captured_program_computes_what_the_module_does_at_other_sizes():
     module = Tied().eval()
     captured = export(module, (), {"ids": torch.zeros(2, 5, dtype=torch.long)})
     agree(module, captured, {"ids": torch.randint(0, 9, (3, 7))})

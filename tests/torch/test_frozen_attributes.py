@@ -82,7 +82,7 @@ def test_a_dictionary_that_refuses_writes_is_left_alone(held: Any) -> None:
 
 
 @pytest.mark.parametrize("held", [Refusing(act="relu"), OrderedDict(act="relu")])
-def test_what_a_forward_wrote_into_it_is_taken_out(held: Any) -> None:
+def test_entries_that_a_forward_wrote_are_taken_out(held: Any) -> None:
     module = Growing(held)
     growc.api.compile(growc.api.recipe(RECIPE), module, example_inputs=(torch.randn(3, 5),))
     assert list(held.items()) == [("act", "relu")]

@@ -96,7 +96,7 @@ def test_the_config_itself_is_not_refused(name):
     assert difference(build(getattr(tiny_configs, name), constants=True), planned(name)) == ""
 
 
-def test_what_a_class_cannot_hold_is_refused_with_the_statements_that_would_make_it_possible():
+def test_a_refusal_of_a_class_gives_the_statements_that_make_the_plan_possible():
     target = planned("GPT2")
     wider = {n: [*s] for n, s in target.shapes.items()}
     for name, shape in wider.items():

@@ -32,7 +32,7 @@ class Refined(nn.Module):
 
 
 @pytest.mark.parametrize("recording", [True, False])
-def test_what_records_no_gradients_records_none_when_it_is_grown(recording):
+def test_a_grown_part_without_gradients_records_none(recording):
     torch.manual_seed(0)
     module, x = Refined(), torch.randn(4, 6)
     with torch.set_grad_enabled(recording):
@@ -64,7 +64,7 @@ class Chosen(nn.Module):
         return x * mask
 
 
-def test_what_is_handed_back_where_no_gradients_are_recorded_keeps_its_own():
+def test_an_input_handed_back_without_gradients_keeps_its_own():
     torch.manual_seed(0)
     module, x = Chosen().eval(), torch.randn(4, 6)
     result = growc.apply(module, "widen ffn to 2 * ffn with neighbor copy\nexpect exact", {"x": x})

@@ -53,7 +53,7 @@ INSIDE: dict[str, Run] = {
 
 
 @pytest.mark.parametrize("kind", INSIDE)
-def test_what_ends_in_zeros_may_differ(kind):
+def test_branches_that_end_in_zeros_may_differ(kind):
     assert not same(plain, INSIDE[kind], frozenset())
     assert same(plain, INSIDE[kind], ZEROS)
 
@@ -71,7 +71,7 @@ OUTSIDE: dict[str, Run] = {
 
 
 @pytest.mark.parametrize("kind", OUTSIDE)
-def test_what_is_not_only_read_through_zeros_may_not(kind):
+def test_values_read_elsewhere_than_through_zeros_may_not_differ(kind):
     assert not same(plain, OUTSIDE[kind], ZEROS)
 
 

@@ -160,7 +160,7 @@ def test_new_layers_that_are_drawn_compute_their_weights_from_what_was_drawn(spe
 
 
 @pytest.mark.parametrize("other", [Bounded, Columns])
-def test_what_is_no_weight_norm_is_stored_and_trained(other):
+def test_a_look_alike_of_a_weight_norm_is_stored_and_trained(other):
     module, x = net(other), torch.randn(2, 5, 3)
     result = growc.apply(module, "widen ffn to 24 with cyclic copy\nexpect exact", x)
     torch.testing.assert_close(result(x), module(x))
@@ -200,7 +200,7 @@ def test_a_plan_from_json_makes_the_same_parts():
         np.testing.assert_array_equal(made, result.state_dict()[weight.name].numpy())
 
 
-def test_where_nothing_is_left_of_a_direction_it_is_as_long_as_the_longest():
+def test_a_direction_that_vanishes_gets_the_length_of_the_longest():
     tensors = {"v": np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 4.0]]), "g": np.array([[3.0], [1.0], [0.0]])}
     index = np.array([0, 1, 2, -1, -1])
     leaf = LeafStep(3, index, np.ones(5), np.array([ZERO, ZERO, ZERO, MEAN, ZERO]))

@@ -63,7 +63,7 @@ class Spectrum(nn.Module):
 WIDER = 'widen axis 0 of "up.weight" to 18 with uniform copy'
 
 
-def test_what_onnxruntime_cannot_run_is_said():
+def test_a_note_says_that_onnxruntime_cannot_run_the_model():
     result = growc.apply(Spectrum(), WIDER, torch.randn(3, WIDTH))
     assert result.verification.relative < 1e-6
     assert WAY not in result.verification.beside
@@ -124,7 +124,7 @@ class Tied(Spectrum):
         return h * torch.zeros_like(h).scatter(-1, best, 1.0)
 
 
-def test_what_onnxruntime_chooses_otherwise_in_the_source_is_said():
+def test_a_note_says_that_onnxruntime_chooses_otherwise_in_the_source():
     torch.manual_seed(0)
     result = growc.apply(Tied(), WIDER, torch.randn(3, WIDTH))
     assert result.verification.relative < 1e-6

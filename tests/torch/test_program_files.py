@@ -120,7 +120,7 @@ def test_the_same_growth_gives_the_same_bytes_and_says_how_it_came_to_be(text, t
 
 
 @pytest.mark.soak
-def test_what_was_grown_twice_is_compared_with_where_it_began(text, tmp_path):
+def test_a_program_grown_twice_is_compared_with_its_first_source(text, tmp_path):
     growc.apply("subclone vocab to 12 by first", text, tmp_path / "once.pt2")
     growc.apply("widen ffn to 18 with uniform copy", tmp_path / "once.pt2", tmp_path / "twice.pt2")
     assert len(json.loads((tmp_path / "twice.grown.json").read_text())["earlier"]) == 1
@@ -138,7 +138,7 @@ def test_another_growth_of_the_same_file_takes_its_place_and_nothing_else_does(t
         growc.apply("widen ffn to 18 with uniform copy", text, text)
 
 
-def test_what_is_refused_leaves_nothing(text, tmp_path):
+def test_a_refusal_leaves_no_file(text, tmp_path):
     with pytest.raises(GrowError):
         growc.apply("widen hidden to 12 with tail copy\nexpect preserved within 1e-6", text)
     assert [path.name for path in tmp_path.iterdir()] == ["text.pt2"]

@@ -64,7 +64,7 @@ def refusal(path: Path) -> str:
     return diagnostic.message
 
 
-def test_what_is_saved_and_loaded_computes_the_same_at_all_sizes(program):
+def test_a_saved_program_computes_the_same_at_all_sizes(program):
     torch.manual_seed(0)
     module, captured = Tied().eval(), load(program)
     ids = torch.randint(0, 9, (3, 7))
@@ -111,7 +111,7 @@ def test_a_size_that_is_no_arithmetic_is_refused(program, size):
     assert "no arithmetic" in refusal(changed(program, "models/model.json", with_size))
 
 
-def test_what_is_no_operator_of_torch_is_refused(program):
+def test_a_call_that_is_no_operator_of_torch_is_refused(program):
     def calling(content: bytes) -> bytes:
         return content.replace(b"torch.ops.aten.flatten.using_ints", b"torch.ops.load_library")
 
@@ -136,7 +136,7 @@ class Angles(nn.Module):
         return self.up(x * a + b)
 
 
-def test_what_is_computed_without_gradients_stands_in_the_graph_too(tmp_path):
+def test_calls_without_gradients_are_inlined_in_the_graph(tmp_path):
     module, x = Angles().eval(), torch.randn(3, 4)
     program = torch.export.export(module, (x,))
     assert any("grad" in str(node.target) for node in program.graph.nodes)

@@ -130,12 +130,12 @@ def test_more_of_what_rows_do(name, case):
 
 
 @pytest.mark.parametrize(("name", "case"), WRITES, ids=[name for name, _ in WRITES])
-def test_what_is_written_is_seen(name, case):
+def test_writes_in_place_compute_the_same(name, case):
     judge(case)
 
 
 @pytest.mark.parametrize(("name", "case"), COMPOSITES, ids=[name for name, _ in COMPOSITES])
-def test_what_torch_makes_of_others_is_taken_apart(name, case):
+def test_composite_operators_compute_the_same(name, case):
     judge(case)
 
 
@@ -146,7 +146,7 @@ def test_a_composition_of_what_the_table_lacks_stays_whole():
     assert opaque(lowered(image, {"a": torch.ones(1, 2, 4, 5)}, {})) == ["_upsample_bilinear2d_aa.vec"]
 
 
-def test_what_the_table_lacks_is_opaque_and_has_its_sizes():
+def test_an_operator_outside_the_table_is_opaque_and_has_its_sizes():
     module, feed = One(torch.linalg.inv), {"a": torch.eye(3).expand(2, 3, 3).clone()}
     model = lowered(module, feed, {"a": {0: "n"}})
     [node] = (n for n in model.graph if n.domain == "aten")

@@ -69,7 +69,7 @@ def test_a_module_with_such_gains_grows_exactly(recipe):
     assert difference(Tied().eval(), emitted(c), IDS) <= 1e-5
 
 
-def test_what_is_stored_is_the_new_gain_less_one():
+def test_the_stored_gain_is_the_new_gain_less_one():
     [plan] = (w for w in planned(DOUBLED).plan.weights if w.name == "last.weight")
     gain = Tied().last.weight.detach().numpy()
     made = weights.execute(plan, gain)

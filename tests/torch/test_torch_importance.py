@@ -171,7 +171,7 @@ class Waves(nn.Module):
         return self.head(torch.fft.fft(self.table(input_ids)).real)
 
 
-def test_what_onnxruntime_has_no_operator_for_is_named(tmp_path: Path) -> None:
+def test_a_model_without_operators_in_onnxruntime_is_refused_with_the_reason(tmp_path: Path) -> None:
     arrays = {"input_ids": tokens(tmp_path / "in.npz")["input_ids"]}
     path = program(Waves().eval(), arrays, tmp_path / "waves.pt2")
     with pytest.raises(GrowError, match="onnxruntime cannot run the model") as caught:
@@ -181,7 +181,7 @@ def test_what_onnxruntime_has_no_operator_for_is_named(tmp_path: Path) -> None:
     assert "complex numbers" in diagnostic.notes[0]
 
 
-def test_what_was_written_to_be_run_is_gone_afterwards(
+def test_a_file_written_to_be_run_is_removed_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "temporary").mkdir()

@@ -31,7 +31,7 @@ def test_assertions_about_real_data_are_checked_afterwards_as_ever():
 
 
 @pytest.mark.parametrize("kind", [Branching, Checking, Looping])
-def test_what_data_decide_is_refused_by_its_place(kind):
+def test_a_decision_by_data_is_refused_with_its_place(kind):
     given = {"input_ids": torch.zeros((2, 12), dtype=torch.long)}
     for capture in (lambda: example_inputs(kind()), lambda: export(kind(), (), given)):
         with pytest.raises(GrowError) as caught:

@@ -44,7 +44,7 @@ def functional(x: Tensor, weight: Tensor) -> Tensor:
     return made + made[:, 2:].sum()
 
 
-def test_what_is_written_to_is_another_value():
+def test_a_tensor_after_a_write_is_another_value():
     assert log_of(in_place) == log_of(functional)
 
 
@@ -110,7 +110,7 @@ def test_a_view_of_a_view_shows_the_same():
     assert log_of(lambda x, weight: (x @ weight).view(3, 3, 2).transpose(1, 2) + 1) != parted
 
 
-def test_what_chance_or_memory_gives_is_not_known():
+def test_random_or_uninitialised_numbers_are_not_known():
     drawn = [log_of(lambda x, weight: (x @ weight) * torch.rand(6)) for _ in range(2)]
     assert drawn[0] == drawn[1]
     assert drawn[0].folded == drawn[0]

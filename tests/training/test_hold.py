@@ -91,7 +91,7 @@ def test_the_numbers_of_the_source_train_something_else(method: Method) -> None:
         ("widen hidden to 24 with neighbor copy", "the plan is not exact"),
     ],
 )
-def test_what_cannot_be_held_is_a_gap(recipe: str, why: str) -> None:
+def test_a_training_that_cannot_be_held_is_a_gap(recipe: str, why: str) -> None:
     _, _, held = grown("gpt2", recipe, "adamw")
     assert not held.exact
     assert any(why in gap for gap in held.gaps)
@@ -115,7 +115,7 @@ def test_a_parameter_that_the_plan_does_not_name_cannot_be_held() -> None:
 @pytest.mark.parametrize(
     "options", [{"hold": True}, {"hold": True, "lr": 1e-3, "new": {}}, {"lineage": "plan"}], ids=str
 )
-def test_what_does_not_go_together_is_a_type_error(options: dict[str, Any]) -> None:
+def test_conflicting_options_are_a_type_error(options: dict[str, Any]) -> None:
     _, result, _ = grown("gpt2", DOUBLED, "adamw")
     told = result.plan if "lineage" in options or "new" in options else result.lineage
     with pytest.raises(TypeError, match="plan"):

@@ -39,7 +39,7 @@ def test_a_stopped_store_goes_on(tmp_path: Path) -> None:
     assert torch.equal(soft_loss(student, read, 2.0), soft_loss(student, expected, 2.0))
 
 
-def test_what_does_not_fit_a_store_is_refused(tmp_path: Path) -> None:
+def test_logits_or_sizes_that_do_not_fit_a_store_are_refused(tmp_path: Path) -> None:
     store = LogitStore(tmp_path, Sizes(4, 3))
     with pytest.raises(ValueError, match="are not for"):
         store.append(top_logits(logits(0, 2), 2))

@@ -19,7 +19,7 @@ def test_the_increase_leaves_the_present_domain_out() -> None:
 
 
 @pytest.mark.parametrize("now", [[], [4.0, 0.5]])
-def test_what_is_no_perplexity_is_refused(now: list[float]) -> None:
+def test_numbers_that_are_no_perplexities_are_refused(now: list[float]) -> None:
     with pytest.raises(ValueError, match="no mean"):
         average_perplexity(now)
 

@@ -127,7 +127,7 @@ def test_a_copy_of_a_model_has_prompts_of_its_own() -> None:
     assert torch.equal(logits(module, longer), before)
 
 
-def test_what_cannot_be_planted_is_refused() -> None:
+def test_prompts_that_cannot_be_planted_are_refused() -> None:
     _, table = drawn("module")
     for domains, length in (([], 1), (["a", "a"], 1), (["a"], 0)):
         with pytest.raises(ValueError, match="no prompts"):

@@ -79,7 +79,7 @@ def test_another_mixture_does_not_go_on() -> None:
 
 
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.5, 0.6, -0.1), (0.5, 0.2, 0.2)])
-def test_what_are_no_shares_is_refused(shares: Sequence[float]) -> None:
+def test_numbers_that_are_no_shares_are_refused(shares: Sequence[float]) -> None:
     with pytest.raises(ValueError, match="no shares"):
         list(Mixer(SIZES, lambda step: shares, batch=4, steps=3))
 

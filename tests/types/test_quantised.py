@@ -129,7 +129,7 @@ def test_four_bits_in_blocks(tmp_path: Path) -> None:
     assert plan.certificate.exact
 
 
-def test_what_scales_can_hold() -> None:
+def test_scales_hold_maps_whose_blocks_have_one_factor() -> None:
     index = np.array([0, 1, 2, 3, 2, 3])
     halves, uneven = np.full(6, 0.5), np.array([1, 1, 0.5, 0.5, 0.5, 0.5])
     whole, rows, pairs = Blocks((0, 0)), Blocks((1, 0)), Blocks((2, 1))

@@ -152,7 +152,7 @@ def test_a_file_that_no_recipe_reads_is_refused(grown, other, tmp_path):
     assert "they read `calibration.npz`" in said
 
 
-def test_what_has_no_record_is_refused(source, other, tmp_path):
+def test_a_file_without_a_record_is_refused(source, other, tmp_path):
     assert "has no record of a growth" in refused(source, other, tmp_path / "again.onnx")
     (tmp_path / "other.json").write_text('{"growc": "1"}')
     assert "has no record of a growth" in refused(tmp_path / "other.json", other, tmp_path / "again.onnx")

@@ -127,7 +127,7 @@ def test_an_integer_picture_is_data(onnx_file, random):
     assert role(path) is Role.DATA
 
 
-def test_what_is_appended_to_is_a_state_and_says_along_which_axis(onnx_file):
+def test_an_appended_input_is_a_state_and_says_along_which_axis(onnx_file):
     path = onnx_file(
         "g (float[b, 2, p, 4] x, float[b, s, 2, 4] new) => (float[b, 2, t, 4] y)"
         " { n = Transpose<perm = [0, 2, 1, 3]>(new)  c = Cast<to = 1>(x)  y = Concat<axis = -2>(c, n) }"

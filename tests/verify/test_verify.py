@@ -212,7 +212,7 @@ def test_an_output_that_the_grown_model_lacks_is_no_agreement(onnx_file):
     assert report.notes == ("output `z`: the grown model lacks it",)
 
 
-def test_what_the_last_bit_decides_refutes_nothing(onnx_file, random):
+def test_outputs_that_the_last_bit_decides_refute_nothing(onnx_file, random):
     """The sign of a sum that is zero but for rounding: unoptimised and float64 runs give another one."""
     graph = """g (float[b, 64] x) => (float[b, 1] y, int64[b, 1] i) {
         a = MatMul(x, w)  c = MatMul(x, v)  d = Sub(a, c)  e = Greater(d, zero)  i = Cast<to = 7>(e)
@@ -278,7 +278,7 @@ def test_external_data_is_found_beside_both_models(onnx_file, random, tmp_path):
     assert verify(source, result).relative == 0.0
 
 
-def test_what_onnxruntime_cannot_run_is_an_error_that_names_the_model(mlp, onnx_file, random):
+def test_a_model_that_onnxruntime_cannot_run_is_an_error_that_names_it(mlp, onnx_file, random):
     result = onnx_file(MLP, "result.onnx", w=random(6, 5), v=random(4, 3))
     with pytest.raises(GrowError) as caught:
         verify(mlp(), result)
