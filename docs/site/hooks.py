@@ -17,6 +17,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from growc.errors.codes import CODES
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 MADE = {
@@ -38,7 +40,6 @@ FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<latex>.*
 ERRORS = "errors.md"
 ERROR = re.compile(r"^## (?P<code>G\d{3}): .*$", re.M)
 """The title of an error on their page. The code alone is its anchor, which stays when the title changes."""
-CODES = set(ERROR.findall((ROOT / MADE[ERRORS]).read_text(encoding="utf-8")))
 MENTIONED = re.compile(r"^#.*$|\[[^]]*\]\([^)]*\)|(?P<tick>`+)(?:.+?)(?P=tick)|\bG\d{3}\b", re.M)
 """A code, or a text that is no place for a link: a title, a link, what stands in backticks."""
 TYPES = {

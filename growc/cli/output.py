@@ -54,7 +54,7 @@ _voice: ContextVar[OutputSettings] = ContextVar("voice")
 
 @contextlib.contextmanager
 def output_settings() -> Iterator[OutputSettings]:
-    """In this context, a command has a voice."""
+    """The output settings of a command, until it ends."""
     voice = OutputSettings()
     token = _voice.set(voice)
     try:

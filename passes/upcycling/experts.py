@@ -169,10 +169,8 @@ def stacked(c: Request) -> list[Stacked]:
         assert isinstance(statement, ast.Upcycle)
         seed = 0 if statement.seed is None else evaluate(statement.seed, lambda size: 0)
         scope = " ".join(map(repr, bound.scopes))
-        draws, layer = (
-            Draws.of(seed, bound.number, NAME, scope, mark.network),
-            _layer(use, c.layers, bound.number),
-        )
+        draws = Draws.of(seed, bound.number, NAME, scope, mark.network)
+        layer = _layer(use, c.layers, bound.number)
         spaces = c.axes.of(use)
         units = list(dict.fromkeys(atom for atom in atoms_of(spaces) if atom in inner))
         if len(units) > 1 and (statement.reset or statement.parts):

@@ -71,12 +71,13 @@ def solve(
     known = KnownSizes() if known is None else known
     trials = Trials(config, target, build, known, decided)
     outcome = _searched(trials)
-    if isinstance(outcome, Unsolved) and (fields := _fields_of_wrong_sizes(trials)):
-        by_layer = _searched(Trials(config, target, build, known, decided, by_layer=fields))
-        outcome = by_layer if isinstance(by_layer, Solved) else outcome
     if isinstance(outcome, Unsolved) and any(trial.refused for trial in trials.seen.values()):
         paired = _searched(Trials(config, target, build, known, decided, paired=True))
         outcome = paired if isinstance(paired, Solved) else outcome
+    if isinstance(outcome, Unsolved) and (fields := _fields_of_wrong_sizes(trials)):
+        by_layer = Trials(config, target, build, known, decided, by_layer=fields)
+        solved = _searched(by_layer) if by_layer.leaves.keys() > trials.leaves.keys() else outcome
+        outcome = solved if isinstance(solved, Solved) else outcome
     if not decided or isinstance(outcome, Solved):
         return outcome
     free = solve(config, target, build, known)
@@ -93,14 +94,10 @@ def _fields_of_wrong_sizes(trials: Trials) -> list[Path]:
     Such a field would need a value for each layer.
     """
     proposals = Proposals(trials)
-    if not (wrong := proposals.sizes.wrong(trials.start)):
-        return []
-    several = []
-    for path, moved in proposals.sized.items():
-        values = {
-            repr(v) for f, v in proposals.following(trials.start, proposals.sizes, path).items() if f in wrong
-        }
-        if len(values) > 1 and moved & wrong:
+    wrong, several = proposals.sizes.wrong(trials.start), list[Path]()
+    for path in proposals.sized if wrong else ():
+        estimates = proposals.following(trials.start, proposals.sizes, path)
+        if len({repr(value) for place, value in estimates.items() if place in wrong}) > 1:
             several.append(path)
     return several
 
