@@ -55,7 +55,7 @@ agreement: zoo
 	$(BIN)/python tests/torch/agreement.py --page docs/agreement.md
 
 site: .venv/dev.stamp
-	$(BIN)/mkdocs build --quiet
+	$(BIN)/mkdocs build --strict
 	@echo "The first page is build/site/index.html."
 
 budgets: zoo

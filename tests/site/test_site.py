@@ -134,8 +134,7 @@ def test_the_site_builds_without_a_warning_and_with_its_formulas(tmp_path: Path)
         "-m",
         "mkdocs",
         "build",
-        "--quiet",
-        "--strict",
+        "--strict",  # with `--quiet`, mkdocs does not count warnings
         "--site-dir",
         str(tmp_path / "site"),
     ]
