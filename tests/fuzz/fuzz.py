@@ -1,8 +1,8 @@
 """Judge cases at random: `fuzz.py [--kind KIND] [--count N] [--first SEED] [--json FILE] [--corpus]`.
 
 Each case is a seed of its kind. Cases run in forked processes, some to a process: one that ends otherwise
-than with exit status 0 to 4, takes more than 10 seconds or a gigabyte over what was imported, or dies, is
-wrong. `--corpus` keeps the first case of each diagnostic. The file has what was found of each kind, when.
+than with exit status 0 to 4, takes more than its kind's seconds or a gigabyte over what was imported, or dies,
+is wrong. `--corpus` keeps the first case of each diagnostic. The file has what was found of each kind, when.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from full_runs import Record
 from kinds import CORPUS, KINDS, RECIPE, Stock, stock
 
-SECONDS, MEGABYTES = 10, 1000
+MEGABYTES = 1000
 BUSY, TIMERS = 10, (signal.SIGALRM, signal.SIGPROF)
 TOGETHER = {"recipe-grammar": 500, "recipe-bytes": 500}
 """Cases in one process; of the other kinds 50."""
@@ -65,8 +65,8 @@ def judged(kind: str, seed: int, given: Stock) -> Case:
         arguments = KINDS[kind].make(random.Random(f"{kind} {seed}"), given, Path(folder))
         stream = io.StringIO()
         start = time.monotonic()
-        signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of the processor: the machine may be busy
-        signal.alarm(BUSY * SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, KINDS[kind].seconds)  # of the processor: the machine may be busy
+        signal.alarm(BUSY * KINDS[kind].seconds)
         with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
             status = main(arguments)
         signal.alarm(0)
@@ -96,7 +96,7 @@ def judged_apart(kind: str, seeds: Sequence[int], given: Stock) -> Iterator[Case
         yield from cases
         left = left[len(cases) :] if death or len(cases) == 0 else left[count:]
         if death:
-            yield Case(kind, left.pop(0), -1, SECONDS, 0, wrong=death)
+            yield Case(kind, left.pop(0), -1, KINDS[kind].seconds, 0, wrong=death)
 
 
 def _forked(kind: str, seeds: Sequence[int], given: Stock) -> tuple[list[Case], str]:
@@ -110,7 +110,7 @@ def _forked(kind: str, seeds: Sequence[int], given: Stock) -> tuple[list[Case], 
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return cases, f"takes over {SECONDS} s" if number in TIMERS else f"dies of signal {number}"
+        return cases, f"takes over {KINDS[kind].seconds} s" if number in TIMERS else f"dies of signal {number}"
     return cases, "" if not status else f"ends the process with {status >> 8}"
 
 

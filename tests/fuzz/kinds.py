@@ -162,11 +162,15 @@ def programs(chance: random.Random, given: Stock, folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Kind:
-    """Makes cases; `whole` is how many a full run judges."""
+    """Makes cases; `whole` is how many a full run judges, `seconds` the processor time that each may take."""
 
     make: Maker
     whole: int
+    seconds: int = 10
 
+
+EXPORTED = 40
+"""Seconds, where a directory that is still good is grown and verified: PyTorch exports it to ONNX twice."""
 
 KINDS = {
     "recipe-grammar": Kind(grammatical, 60_000),
@@ -174,7 +178,7 @@ KINDS = {
     "onnx-structure": Kind(onnx_structure, 9_500),
     "onnx-bytes": Kind(onnx_bytes, 5_500),
     "npz": Kind(arrays, 3_000),
-    "safetensors": Kind(safetensors, 1_000),
-    "json": Kind(json, 1_000),
+    "safetensors": Kind(safetensors, 1_000, EXPORTED),
+    "json": Kind(json, 1_000, EXPORTED),
     "pt2": Kind(programs, 500),
 }
