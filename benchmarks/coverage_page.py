@@ -17,13 +17,13 @@ ANSWERS = ("gap", "refused")
 
 HEAD = """# Coverage
 
-What becomes of every model of the zoo (`tests/zoo`: small models of real architectures, random weights)
-under every recipe below, in every file that torch exports of it. `make coverage` writes this page.
+The result of every recipe below on every model of the zoo (`tests/zoo`: small models of real
+architectures, random weights), in every file that torch exports of it. `make coverage` writes this page.
 
 A case is *exact* where the compiler claims that the result computes what the source does, onnxruntime
 agrees on three inputs of different sizes (to 2e-4, and to twenty times the model's own rounding), and the
-same result with one of its grown weights spoilt differs at least fifty times as much as that. What is not
-exact is a refusal, or a gap in the certificate, and then one of three reasons holds: the *mathematics*
+same result with one of its grown weights spoilt differs at least fifty times as much as that. Every
+other case is a refusal, or a gap in the certificate, and then one of three reasons holds: the *mathematics*
 forbids it, *the graph hides* what is needed, or it is *not implemented*; only the last is a defect. A claim
 that onnxruntime does not bear out is *wrong* (or a *false claim*, where only rounding is exceeded).
 """

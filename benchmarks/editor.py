@@ -21,7 +21,7 @@ from statistics import median, quantiles
 import psutil
 from client import Client
 
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.resolve.resolve import resolve
 
 LINES = (
@@ -80,7 +80,7 @@ def main() -> None:
             def asked(number: int, uri: str = uri, middle: int = middle) -> None:
                 client.at("completion" if number % 2 else "hover", uri, middle, 8)
 
-            source = Source("recipe.grow", "\n".join(lines))
+            source = SourceText("recipe.grow", "\n".join(lines))
             before = sum(server.cpu_times()[:2])
             shown = measured(options.times, typed)
             spent = (sum(server.cpu_times()[:2]) - before) / options.times * 1e3

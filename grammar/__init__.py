@@ -1,7 +1,7 @@
 r"""The language: from text to growc.recipe.syntax_tree, and back.
 
->>> from growc.errors.source import Source
->>> recipe = parse(Source("-e", "widen   ffn to 2*ffn with tail copy"))
+>>> from growc.errors.source import SourceText
+>>> recipe = parse(SourceText("-e", "widen   ffn to 2*ffn with tail copy"))
 >>> format(recipe)
 'widen ffn to 2 * ffn with tail copy\n'
 """
@@ -9,12 +9,12 @@ r"""The language: from text to growc.recipe.syntax_tree, and back.
 from __future__ import annotations
 
 from growc.errors.diagnostic import GrowError
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar.printer import depth_text, manner_text, mixture_text
 from growc.grammar.printer import format_recipe as format  # noqa: A004 - growc.grammar.format is what it is
 from growc.grammar.reader import read, read_expression
 from growc.recipe.expression import Expr
-from growc.recipe.syntax_tree import Recipe
+from growc.recipe.syntax_tree import RecipeTree
 
 __all__ = [
     "depth_text",
@@ -28,16 +28,16 @@ __all__ = [
 ]
 
 
-def parse(*sources: Source) -> Recipe:
+def parse(*sources: SourceText) -> RecipeTree:
     """The recipe in one text, or in several in sequence. Raises GrowError with every mistake in them."""
     parts = [read(source) for source in sources]
     diagnostics = [diagnostic for _, mistakes in parts for diagnostic in mistakes]
     if diagnostics:
         raise GrowError(*diagnostics)
-    return sum((recipe for recipe, _ in parts), Recipe())
+    return sum((recipe for recipe, _ in parts), RecipeTree())
 
 
-def parse_expression(source: Source, start: int = 0) -> Expr:
+def parse_expression(source: SourceText, start: int = 0) -> Expr:
     """The expression that forms a text from `start` on. Raises GrowError with every mistake in it."""
     expr, diagnostics = read_expression(source, start)
     if diagnostics or expr is None:

@@ -15,7 +15,7 @@ from fractions import Fraction
 from lark import Token
 
 from growc.errors.diagnostic import Diagnostic, nearest
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.grammar.tree_to_ast import parse_integer
 from growc.recipe.fills import FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
@@ -90,7 +90,7 @@ FORMS = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class SyntaxKind:
     """Terminals with which one kind of syntax begins.
 
     words: whether all of them are words of the language, so that another word is a misspelling. choices: all
@@ -108,11 +108,11 @@ class Kind:
         return f"an {self.name}" if self.name[0] in "aeiou" else f"a {self.name}"
 
 
-def _kind(name: str, terminals: str, words: bool = True, choices: Iterable[str] = ()) -> Kind:
-    return Kind(name, frozenset(terminals.split()), words, tuple(choices))
+def _kind(name: str, terminals: str, words: bool = True, choices: Iterable[str] = ()) -> SyntaxKind:
+    return SyntaxKind(name, frozenset(terminals.split()), words, tuple(choices))
 
 
-def _words(name: str, words: Mapping[str, Word]) -> Kind:
+def _words(name: str, words: Mapping[str, Word]) -> SyntaxKind:
     """A kind that begins with one of some words."""
     terminals = (word.split()[0].upper() for word in words)
     return _kind(name, " ".join(terminals), choices=(word.spelling for word in words.values()))
@@ -154,7 +154,7 @@ NAMED = {
 """Descriptions of terminals that are no fixed text."""
 
 
-def at(source: Source, token: Token) -> Span:
+def at(source: SourceText, token: Token) -> Span:
     """The span of a token."""
     assert token.start_pos is not None
     assert token.end_pos is not None
@@ -167,7 +167,7 @@ def listed(words: Iterable[str], last: str = "or") -> str:
     return f"{', '.join(rest)} {last} {final}" if rest else final
 
 
-def malformed(source: Source, token: Token) -> Iterator[Diagnostic]:
+def malformed(source: SourceText, token: Token) -> Iterator[Diagnostic]:
     """Mistakes in a token itself, independent of its place."""
     match token.type:
         case "STRAY":
@@ -200,7 +200,7 @@ def _shown(text: str) -> str:
     return " ".join(f"{unicodedata.name(c, 'control character').lower()} (U+{ord(c):04X})" for c in text)
 
 
-def folded(expected: Iterable[str]) -> tuple[list[Kind], list[str]]:
+def folded(expected: Iterable[str]) -> tuple[list[SyntaxKind], list[str]]:
     """Terminals as kinds, and the terminals of no kind. Operators are given only if there is nothing else."""
     rest = set(expected)
     kinds = []
@@ -221,7 +221,7 @@ class Mistake:
     the line up to here, as they were understood.
     """
 
-    source: Source
+    source: SourceText
     token: Token
     expected: frozenset[str]
     keywords: Mapping[str, str]
@@ -278,7 +278,7 @@ class Mistake:
         return self.token.type in ("NAME", "ROLE") or self.keywords.get(self.token.type, "").isidentifier()
 
     @property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[SyntaxKind]:
         """The kinds that can be here; operators only if there is nothing else."""
         return folded(self.expected)[0]
 
@@ -337,7 +337,7 @@ class Mistake:
         before = [token.type for token in self.before]
         return before.count("LPAR") > before.count("RPAR")
 
-    def plural(self, kind: Kind) -> str:
+    def plural(self, kind: SyntaxKind) -> str:
         """The plural of a kind's name; for options, with the verb that they belong to."""
         plural = "axes" if kind.name == "axis" else f"{kind.name}s"
         return f"{plural} of `{self.verb}`" if kind.name == "option" else plural

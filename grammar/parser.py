@@ -17,7 +17,7 @@ from lark import Lark, Token, UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from growc.errors.diagnostic import Diagnostic
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar.messages import Mistake, at, malformed
 from growc.grammar.tree_to_ast import build
 from growc.recipe.fills import FILLS, LAYER_FILLS
@@ -111,7 +111,7 @@ def tokenize(text: str) -> list[Token]:
     return list(grammar().lex(text))
 
 
-def parse_tokens(source: Source, tokens: Sequence[Token], start: str) -> tuple[Any, list[Diagnostic]]:
+def parse_tokens(source: SourceText, tokens: Sequence[Token], start: str) -> tuple[Any, list[Diagnostic]]:
     """The statement, header or expression in the tokens, or None if there is none; and the mistakes."""
     if malformed_tokens := list(_malformed(source, tokens)):
         return None, malformed_tokens
@@ -165,7 +165,7 @@ def _in_place(token: Token, parser: InteractiveParser, behind: Sequence[Token]) 
     return Token.new_borrow_pos("NAME", str(token), token)
 
 
-def _malformed(source: Source, tokens: Sequence[Token]) -> Iterator[Diagnostic]:
+def _malformed(source: SourceText, tokens: Sequence[Token]) -> Iterator[Diagnostic]:
     """Mistakes in the tokens themselves; of stray characters, which come in groups, only the first."""
     stray = operators = depth = 0
     for token in tokens:

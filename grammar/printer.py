@@ -17,7 +17,7 @@ from growc.recipe.option_rules import OPTIONS
 INDENT = "    "
 
 
-def format_recipe(recipe: rc.Recipe) -> str:
+def format_recipe(recipe: rc.RecipeTree) -> str:
     """The recipe in canonical form. Only layout is lost, and formatting twice changes nothing."""
     return "".join(f"{line}\n" for line in _body(recipe.body))
 
@@ -210,12 +210,12 @@ def _scope(scope: rc.Scope) -> str:
 
 
 def _layers(layers: rc.LayerRange) -> str:
-    if isinstance(layers, rc.Layer):
+    if isinstance(layers, rc.LayerNumber):
         return spell(layers.number)
     return f"{spell(layers.start)}..{spell(layers.stop) if layers.stop else ''}"
 
 
-def _order(order: rc.Order) -> str:
+def _order(order: rc.LayerOrder) -> str:
     file = f" {_text(order.file)}" if order.file else ""
     return order.name + (f" {spell(order.count)}" if order.count else "") + file
 
@@ -238,7 +238,7 @@ def _condition(condition: rc.Condition) -> str:
             return "exact"
         case rc.Preserved():
             return f"preserved within {_number(condition.within)}"
-        case rc.Comparison(subject, relation, value):
+        case rc.SizeCondition(subject, relation, value):
             name = "parameters" if isinstance(subject, rc.Parameters) else subject.name
             return f"{name} {relation} {spell(value)}"
 

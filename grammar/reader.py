@@ -12,12 +12,12 @@ from itertools import pairwise, zip_longest
 from lark import Token
 
 from growc.errors.diagnostic import Diagnostic
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.grammar.messages import FORMS, at
 from growc.grammar.parser import parse_tokens, tokenize
 from growc.grammar.tree_to_ast import Header
 from growc.recipe.expression import UNKNOWN, Expr, Name
-from growc.recipe.syntax_tree import Blank, Comment, Item, Language, Let, Recipe, Scope, Scoped
+from growc.recipe.syntax_tree import Blank, Comment, Item, Language, Let, RecipeTree, Scope, Scoped
 from growc.recipe.versions import FIRST_WORDS
 from growc.system.limits import beyond
 
@@ -31,25 +31,25 @@ VERBS = frozenset(verb.upper() for verb in FIRST_WORDS.intersection(FORMS))
 """The verbs of version 1. Later ones may be names, and so may start a line in brackets."""
 
 
-def read(source: Source) -> tuple[Recipe, list[Diagnostic]]:
+def read(source: SourceText) -> tuple[RecipeTree, list[Diagnostic]]:
     """The recipe in a text, as far as it can be read, and all mistakes in it."""
     if problem := beyond("recipe_bytes", f"`{source.name}` has", len(source.text), code="G107"):
-        return Recipe(), [problem]
+        return RecipeTree(), [problem]
     reader = _Reader(source)
     try:
         recipe = reader.read()
     except _EnoughError:
-        recipe = Recipe()
+        recipe = RecipeTree()
     return recipe, sorted(reader.diagnostics, key=lambda problem: problem.span.start if problem.span else 0)
 
 
-def read_expression(source: Source, start: int = 0) -> tuple[Expr | None, list[Diagnostic]]:
+def read_expression(source: SourceText, start: int = 0) -> tuple[Expr | None, list[Diagnostic]]:
     """The expression that forms a text from `start` on, and all mistakes in it."""
     tokens = tokenize(" " * start + source.text[start:])
     return parse_tokens(source, [token for token in tokens if token.type != "NEWLINE"], "expression")
 
 
-def line_before(source: Source, offset: int) -> list[Token] | None:
+def line_before(source: SourceText, offset: int) -> list[Token] | None:
     """The tokens of an offset's line up to the offset; None inside a comment."""
     tokens = tokenize(source.text[:offset])
     if tokens and tokens[-1].type == "COMMENT":
@@ -61,7 +61,7 @@ def line_before(source: Source, offset: int) -> list[Token] | None:
 
 
 @dataclass
-class _Block:
+class _Body:
     """A body that is being read.
 
     scope: None for the outermost block, and if the scope could not be read.
@@ -78,10 +78,10 @@ class _EnoughError(Exception):
 
 
 class _Reader:
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
         self.diagnostics: list[Diagnostic] = []
-        self.blocks = [_Block()]
+        self.blocks = [_Body()]
         self.line: list[Token] = []
         self.comments: list[Token] = []
         self.brackets: list[Token] = []
@@ -89,7 +89,7 @@ class _Reader:
         self.said = False  # whether anything but comments was read
         self.breaks = 1  # since the last item; two or more leave a blank line
 
-    def read(self) -> Recipe:
+    def read(self) -> RecipeTree:
         tokens = tokenize(self.source.text)
         for token, following in zip_longest(tokens, tokens[1:]):
             self.take(token, following)
@@ -99,7 +99,7 @@ class _Reader:
             self.report("G105", "this `{` is never closed", block.brace)
         while len(self.blocks) > 1:
             self.close(len(self.source.text))
-        return Recipe(tuple(self.blocks[0].body))
+        return RecipeTree(tuple(self.blocks[0].body))
 
     def take(self, token: Token, following: Token | None) -> None:
         match token.type:
@@ -169,7 +169,7 @@ class _Reader:
         scope = node.scope if isinstance(node, Header) and not deep else None
         self.said = True
         self.separate()
-        self.blocks.append(_Block(scope, line[0].start_pos or 0, line[-1]))
+        self.blocks.append(_Body(scope, line[0].start_pos or 0, line[-1]))
         self.breaks = 0
 
     def end_block(self, brace: Token) -> None:

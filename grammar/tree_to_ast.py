@@ -13,7 +13,7 @@ from lark import Token, Tree
 from lark.tree import Meta
 from lark.visitors import Transformer_NonRecursive, v_args
 
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.recipe import expression as ex
 from growc.recipe import syntax_tree as rc
 
@@ -27,7 +27,7 @@ PARTS = (
     | rc.Parameters
     | rc.AxisRef
     | rc.Text
-    | rc.Limit
+    | rc.QuantityLimit
     | rc.Sequences
     | ex.Expr
 )
@@ -53,14 +53,14 @@ def _name(parts: Iterable[object]) -> str:
     return " ".join(part for part in parts if isinstance(part, Token))
 
 
-def build(tree: Tree[Any], source: Source) -> Any:
+def build(tree: Tree[Any], source: SourceText) -> Any:
     """The statement, header or expression for the tree of a line or an expression."""
     return _Builder(source).transform(tree)
 
 
 @v_args(inline=True, meta=True)
 class _Builder(Transformer_NonRecursive[Token, Any]):
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         super().__init__()
         self.source = source
 
@@ -86,11 +86,11 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
     def nested(self, meta: Meta, *axes: rc.AxisRef) -> tuple[rc.AxisRef, ...]:
         return axes
 
-    def share(self, meta: Meta, *numbers: Token) -> rc.Share:
+    def share(self, meta: Meta, *numbers: Token) -> rc.AxisShare:
         numerator, denominator = (int(parse_integer(number)) for number in numbers)
-        return rc.Share(numerator, denominator, span=self.at(meta))
+        return rc.AxisShare(numerator, denominator, span=self.at(meta))
 
-    def shares(self, meta: Meta, *shares: rc.Share) -> tuple[rc.Share, ...]:
+    def shares(self, meta: Meta, *shares: rc.AxisShare) -> tuple[rc.AxisShare, ...]:
         return shares
 
     def zero_outputs(self, meta: Meta) -> bool:
@@ -129,10 +129,10 @@ class _Builder(Transformer_NonRecursive[Token, Any]):
         file = next((part for part in parts if isinstance(part, rc.Text)), None)
         return rc.Ranking(_name(parts), seed, file, span=self.at(meta))
 
-    def order(self, meta: Meta, *parts: Token | ex.Expr | rc.Text) -> rc.Order:
+    def order(self, meta: Meta, *parts: Token | ex.Expr | rc.Text) -> rc.LayerOrder:
         count = next((part for part in parts if not isinstance(part, Token | rc.Text)), None)
         file = next((part for part in parts if isinstance(part, rc.Text)), None)
-        return rc.Order(_name(parts), count, file, span=self.at(meta))
+        return rc.LayerOrder(_name(parts), count, file, span=self.at(meta))
 
     # Numbers and expressions
 

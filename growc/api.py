@@ -16,11 +16,11 @@ from growc.errors.json_data import Json
 from growc.errors.progress import Progress
 from growc.errors.regular_files import irregular, require_path
 from growc.errors.shown import Shown
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.files.hub import local, no_model
-from growc.formats.compiler import Options, compiled, has_config, is_module
+from growc.formats.compiler import CompileOptions, compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
-from growc.resolve.bound import Reading, Resolved
+from growc.resolve.bound import Resolved, ResolvedTexts
 from growc.resolve.builder import Recipe
 from growc.resolve.resolve import as_text, load, read_some
 from growc.system.ranks import ALONE, Ranks
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 compile = compiled  # noqa: A001 - growc.api.compile is what it is
 
-Recipes = str | Path | Recipe | Sequence[Source] | Reading
+Recipes = str | Path | Recipe | Sequence[SourceText] | ResolvedTexts
 """A recipe: its text, a `.grow` file, a recipe built in Python, sources, or the result of reading these."""
 
 
@@ -72,12 +72,12 @@ def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
     return reading_of(text, params).recipe
 
 
-def reading_of(text: Recipes, params: Mapping[str, str] | None = None) -> Reading:
+def reading_of(text: Recipes, params: Mapping[str, str] | None = None) -> ResolvedTexts:
     """A recipe with the texts in which it was given. Raises GrowError with every mistake in it."""
-    if isinstance(text, Reading):
+    if isinstance(text, ResolvedTexts):
         return text
     sources = sources_of(text)
-    return Reading(tuple(sources), load(sources, parameters_of(params)))
+    return ResolvedTexts(tuple(sources), load(sources, parameters_of(params)))
 
 
 def parameters_of(params: Mapping[str, str] | None) -> Mapping[str, str]:
@@ -87,22 +87,24 @@ def parameters_of(params: Mapping[str, str] | None) -> Mapping[str, str]:
     return {name: str(value) for name, value in (params or {}).items()}
 
 
-def sources_of(text: Recipes) -> list[Source]:
+def sources_of(text: Recipes) -> list[SourceText]:
     """The sources in which a recipe was given. Raises GrowError (G200) if it is no recipe."""
-    if isinstance(text, Reading):
+    if isinstance(text, ResolvedTexts):
         return list(text.sources)
     if isinstance(text, Path):
         return [read_source(text)]
     if isinstance(text, str | Recipe):
-        return [Source("<recipe>", str(text))]
-    sources = [source for source in text if isinstance(source, Source)] if isinstance(text, Sequence) else []
+        return [SourceText("<recipe>", str(text))]
+    sources = (
+        [source for source in text if isinstance(source, SourceText)] if isinstance(text, Sequence) else []
+    )
     if not isinstance(text, Sequence) or len(sources) < len(text):
         remedy = "it is a text, the path of a `.grow` file, or a growc.Recipe"
         raise wrong(f"`{str(text)[:60]}` is no recipe", remedy)
     return sources
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> SourceText:
     """The source in a recipe file. Raises GrowError (G213) if it cannot be read."""
     if kind := irregular(path):
         raise GrowError(Diagnostic("G213", f"the recipe `{path}` is {kind}, and no file"))
@@ -113,12 +115,12 @@ def read_source(path: Path) -> Source:
         raise GrowError(Diagnostic("G213", f"the recipe `{path}` cannot be read: {problem}")) from error
 
 
-def decoded(name: str, data: bytes) -> Source:
+def decoded(name: str, data: bytes) -> SourceText:
     """The source in the bytes of a recipe. Raises GrowError (G213) if they are no text."""
     try:
         if b"\0" in data:
             raise GrowError(Diagnostic("G213", f"the recipe `{name}` is no text, but a file of bytes"))
-        return Source(name, as_text(data))
+        return SourceText(name, as_text(data))
     except UnicodeDecodeError as error:
         raise GrowError(Diagnostic("G213", f"the recipe `{name}` is not text in UTF-8")) from error
 
@@ -145,7 +147,7 @@ def plan(
     """
     words, source = _in_order(text, model)
     source = _with_state(source, state_dict)
-    options: Options = {"example_inputs": example_inputs, "keep_class": keep_class, "config": config}
+    options: CompileOptions = {"example_inputs": example_inputs, "keep_class": keep_class, "config": config}
     resolved = settled(reading_of(words, params), parameters_of(params), source, **options)
     return compile(resolved, source, **options).plan
 
@@ -178,7 +180,7 @@ def grow(
     if keep_class and has_config(module):
         from growc.checkpoint.grow_module import grow as grow_class
 
-        options: Options = {"example_inputs": example_inputs, "keep_class": True, "config": config}
+        options: CompileOptions = {"example_inputs": example_inputs, "keep_class": True, "config": config}
         resolved = settled(reading_of(text, params), parameters_of(params), module, **options)
         return grow_class(resolved, module, example_inputs, check=check, config=config)
     if config:
@@ -380,7 +382,7 @@ def apply_file(
         stack.enter_context(described_in(source, None if home is None else Path(home)))
         require_unchanged = stack.enter_context(unchanged(parts))
         capture_inputs = inputs if source.is_dir() else None
-        options_given: Options = {
+        options_given: CompileOptions = {
             "keeps": True,
             "progress": advance,
             "config": config,
@@ -434,10 +436,10 @@ def apply_file(
             )
         if page is not None:
             from growc.render.page.html import page_text
-            from growc.reports.page.page import Measured, growth_of, page_of
+            from growc.reports.page.page import MeasuredResult, growth_of, page_of
 
             inputs_file = Path(inputs) if inputs is not None else None
-            measurements = Measured(files[-1], measured if check else None, inputs_file, reason)
+            measurements = MeasuredResult(files[-1], measured if check else None, inputs_file, reason)
             page_html = page_text(
                 page_of(source, [*sources, *resolved.included], growth_of(compilation, measurements))
             )
@@ -514,7 +516,7 @@ def verify(
         from growc.modules.grow import verify
 
         return verify(cast("nn.Module", source), cast("nn.Module", result), inputs)
-    from growc.distinct import Part, model_parts
+    from growc.distinct import NamedPath, model_parts
     from growc.formats.protocol import form_of
     from growc.render.progress import in_python
     from growc.unchanged import unchanged
@@ -523,7 +525,7 @@ def verify(
         before, after = local(source, advance), local(result, advance)
         form = form_of(before)
         read = [*model_parts(before, "the source"), *model_parts(after, "the result")]
-        read += [Part("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
+        read += [NamedPath("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
         with unchanged(read) as require_unchanged:
             advance("planning", 0, 0)
             ports = form.retraced(before, after, advance)

@@ -15,18 +15,18 @@ from itertools import combinations
 from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.files.commit import RECORD, has_opening, record_path
 from growc.plans.scores import cache_path
 from growc.recipe.expression import parts_of
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.statistics import IMPORTANCE
-from growc.recipe.syntax_tree import Match, Measure, Order, Ranking, StackFrom
+from growc.recipe.syntax_tree import LayerOrder, Match, Measure, Ranking, StackFrom
 from growc.resolve.bound import Resolved
 
 
 @dataclass(frozen=True)
-class Part:
+class NamedPath:
     """A file or folder and its role in a run, in words for users: `OUT`, `the model`."""
 
     role: str
@@ -34,26 +34,34 @@ class Part:
 
 
 def require_own_parts(
-    sources: Sequence[Source],
+    sources: Sequence[SourceText],
     resolved: Resolved,
     model: Path,
     target: Path,
     options: Mapping[str, str | Path | None],
-) -> Sequence[Part]:
+) -> Sequence[NamedPath]:
     """All files that `apply` reads.
 
     options: the options that name files. Raises GrowError (G200) if a file has two roles.
     """
-    named = [Part(f"the file of `{name}`", Path(path)) for name, path in options.items() if path is not None]
+    named = [
+        NamedPath(f"the file of `{name}`", Path(path)) for name, path in options.items() if path is not None
+    ]
     texts = [part for part in named if part.role in ("the file of `--lineage`", "the file of `--report`")]
-    written = [Part("OUT", target), Part("the record of OUT", record_path(target, model.is_dir())), *texts]
+    written = [
+        NamedPath("OUT", target),
+        NamedPath("the record of OUT", record_path(target, model.is_dir())),
+        *texts,
+    ]
     inputs_read = [part for part in named if part not in texts]
     inputs_read += [*model_parts(model), *recipe_parts(sources, resolved)]
     require_distinct([*written, *kept_parts(model, resolved)], inputs_read, model=model)
     return inputs_read
 
 
-def require_distinct(written: Sequence[Part], read: Iterable[Part], *, model: Path | None = None) -> None:
+def require_distinct(
+    written: Sequence[NamedPath], read: Iterable[NamedPath], *, model: Path | None = None
+) -> None:
     """Raise GrowError (G200) if a file to be written has another role, or would be lost in a folder to be
     written.
 
@@ -73,23 +81,25 @@ def require_distinct(written: Sequence[Part], read: Iterable[Part], *, model: Pa
                 raise _twice(first, second)
 
 
-def model_parts(model: Path, role: str = "the model") -> Iterator[Part]:
+def model_parts(model: Path, role: str = "the model") -> Iterator[NamedPath]:
     """A model and its files, without texts that growc wrote into its folder."""
-    yield Part(role, model)
+    yield NamedPath(role, model)
     if model.is_dir():
         files = (Path(folder, name) for folder, _, names in os.walk(model) for name in names)
-        yield from (Part(f"a file of {role}", p) for p in files if p.name == RECORD or not has_opening(p))
+        yield from (
+            NamedPath(f"a file of {role}", p) for p in files if p.name == RECORD or not has_opening(p)
+        )
     elif model.suffix not in (".pt2", ".json"):
         from growc.dialects.onnx.files.load import files_of
 
         with contextlib.suppress(Exception):  # opening the model reports its faults
-            yield from (Part(f"data of {role}", path) for path in files_of(model))
+            yield from (NamedPath(f"data of {role}", path) for path in files_of(model))
 
 
-def recipe_parts(sources: Iterable[Source], resolved: Resolved) -> Iterator[Part]:
+def recipe_parts(sources: Iterable[SourceText], resolved: Resolved) -> Iterator[NamedPath]:
     """The recipe, and all files that it names."""
-    yield from (Part("the recipe", Path(s.name)) for s in sources if Path(s.name).is_file())
-    yield from (Part("an included recipe", Path(source.name)) for source in resolved.included)
+    yield from (NamedPath("the recipe", Path(s.name)) for s in sources if Path(s.name).is_file())
+    yield from (NamedPath("an included recipe", Path(source.name)) for source in resolved.included)
     for part in (part for bound in resolved.statements for part in parts_of(bound.statement)):
         match part:
             case Match():
@@ -97,22 +107,22 @@ def recipe_parts(sources: Iterable[Source], resolved: Resolved) -> Iterator[Part
             case StackFrom():
                 yield from model_parts(part.file.path, "the template")
             case Measure():
-                yield Part("the inputs of `measure importance`", part.file.path)
-            case Ranking() | Order() if part.file is not None:
-                yield Part(f"the file of `by {part.name}`", part.file.path)
+                yield NamedPath("the inputs of `measure importance`", part.file.path)
+            case Ranking() | LayerOrder() if part.file is not None:
+                yield NamedPath(f"the file of `by {part.name}`", part.file.path)
 
 
-def kept_parts(model: Path, resolved: Resolved) -> Iterator[Part]:
+def kept_parts(model: Path, resolved: Resolved) -> Iterator[NamedPath]:
     """The files that keep the scores that a recipe measures."""
     statements = tuple(bound.statement for bound in resolved.statements)
     if any(isinstance(statement, Measure) for statement in statements):
         statistics = (
-            statistic_of(part) for part in parts_of(statements) if isinstance(part, Ranking | Order)
+            statistic_of(part) for part in parts_of(statements) if isinstance(part, Ranking | LayerOrder)
         )
         for statistic in dict.fromkeys(
             [IMPORTANCE, *(statistic for statistic in statistics if statistic is not None)]
         ):
-            yield Part("the file of kept scores", cache_path(model, statistic))
+            yield NamedPath("the file of kept scores", cache_path(model, statistic))
 
 
 def _is_same(a: Path, b: Path) -> bool:
@@ -125,6 +135,6 @@ def _is_same(a: Path, b: Path) -> bool:
         return False
 
 
-def _twice(one: Part, other: Part) -> GrowError:
+def _twice(one: NamedPath, other: NamedPath) -> GrowError:
     message = f"{one.role} is `{one.path}`, and so is {other.role}"
     return GrowError(Diagnostic("G200", message, help="each file has one part: name another one"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc import api
-from growc.distinct import Part, model_parts, require_distinct
+from growc.distinct import NamedPath, model_parts, require_distinct
 from growc.errors.arguments import checked_arguments
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
@@ -22,7 +22,7 @@ from growc.files.commit import default_output, guard, record_path, require_name
 from growc.files.hub import local, no_model
 from growc.formats.compiler import is_module
 from growc.formats.protocol import form_of
-from growc.formats.recorded_growths import Growth, growth_of, records_of, still_to_do
+from growc.formats.recorded_growths import RecordedGrowth, growth_of, records_of, still_to_do
 from growc.formats.source_facts import files_read, require_shapes, shapes_of, shapes_of_module
 from growc.render.progress import in_python
 from growc.system.workshop import scratch_folder
@@ -89,7 +89,10 @@ def replay(
         growths = _growths(remaining, place, file_paths, len(records) - len(remaining))
         shapes = growths[0].shapes
         require_shapes(shapes, shapes_of(source, shapes), str(source))
-        written = [Part("OUT", target), Part("the record of OUT", record_path(target, source.is_dir()))]
+        written = [
+            NamedPath("OUT", target),
+            NamedPath("the record of OUT", record_path(target, source.is_dir())),
+        ]
         require_distinct(written, model_parts(place, "the record"))
         guard(target, source, [], force)
         grow = partial(api.apply_file, inputs=inputs, check=check, card=card, progress=advance)
@@ -115,7 +118,7 @@ def replay(
 
 def _growths(
     records: Sequence[Mapping[str, Json]], place: Path, given: Mapping[str, Path], had: int = 0
-) -> list[Growth]:
+) -> list[RecordedGrowth]:
     """The growths, each with its files. Raises GrowError (G200) for a file that none of them reads."""
     growths = [growth_of(record, place, given, number) for number, record in enumerate(records, had + 1)]
     names_read = dict.fromkeys(file.value for g in growths for file in files_read(g.recipe.recipe.statements))

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from growc.distinct import Part
+from growc.distinct import NamedPath
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.workshop import remove_own_folders
 
@@ -24,7 +24,7 @@ Identity = tuple[int, ...] | None
 
 
 @contextlib.contextmanager
-def unchanged(parts: Iterable[Part]) -> Iterator[Callable[[], None]]:
+def unchanged(parts: Iterable[NamedPath]) -> Iterator[Callable[[], None]]:
     """Watch the files that a run reads.
 
     If one of `parts` changed, GrowError (G325) is raised in place of an error. Yields a function that raises
@@ -55,7 +55,7 @@ def unchanged(parts: Iterable[Part]) -> Iterator[Callable[[], None]]:
             raise
 
 
-def identities(parts: Iterable[Part]) -> list[tuple[str, Identity]]:
+def identities(parts: Iterable[NamedPath]) -> list[tuple[str, Identity]]:
     """Each path with the identity of its file's state."""
     return [(str(part.path), _identity(part.path)) for part in parts]
 

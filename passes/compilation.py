@@ -16,7 +16,7 @@ from growc.algebra.space import Size, Space
 from growc.errors.progress import Progress, quiet
 from growc.errors.shown import Shown
 from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
-from growc.passes.layers.layer_runs import Instance
+from growc.passes.layers.layer_runs import ResultLayer
 
 if TYPE_CHECKING:
     from growc.algebra.indexmap import Bools, Floats, IndexMap
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from growc.passes.layers.layer_runs import DepthChange, Layers, Run
     from growc.passes.lowering.lowered import Lowered
     from growc.passes.ranking.rankings import By
-    from growc.passes.ranking.unit_scores import Measured
+    from growc.passes.ranking.unit_scores import MeasuredScores
     from growc.passes.roles.name_axes import Roles
     from growc.plans.plan import AxisStep, Gap, Plan
     from growc.plans.scores import Scores
     from growc.recipe.statistics import Statistic
-    from growc.recipe.syntax_tree import Measure, Order
+    from growc.recipe.syntax_tree import LayerOrder, Measure
     from growc.resolve.bound import Bound
 
 Kind = TypeVar("Kind", bound="Source")
@@ -55,8 +55,8 @@ class Providers:
     inspect: the analysis of another model.
     """
 
-    scores: Callable[[Request, Measure | None, By | None], Measured | None]
-    layer_scores: Callable[[Request, Measure | None, Order], list[list[float | None]]]
+    scores: Callable[[Request, Measure | None, By | None], MeasuredScores | None]
+    layer_scores: Callable[[Request, Measure | None, LayerOrder], list[list[float | None]]]
     inspect: Callable[[Path], Analysis]
 
 
@@ -296,7 +296,7 @@ class Model(Protocol):
         """
 
     def rearrange(
-        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]
+        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[ResultLayer]]
     ) -> Rearranged[Self]:
         """The model with other layers. Raises GrowError (G314) if a dropped layer is needed."""
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 
 from growc.checkpoint.classes import model as class_model
 from growc.dialects.torch import model as torch_model
-from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.capture.export import ExportedModule, export
 from growc.errors.diagnostic import GrowError
 from growc.modules import grow
 
@@ -26,9 +26,9 @@ HOLDERS = (class_model, torch_model, grow)
 @contextmanager
 def captured_once() -> Iterator[None]:
     """Captures of one module, or of one checkpoint, are made once for equal inputs and either mode."""
-    known: dict[str, Captured | GrowError] = {}
+    known: dict[str, ExportedModule | GrowError] = {}
 
-    def once(module: nn.Module, *given: Any, **others: Any) -> Captured:
+    def once(module: nn.Module, *given: Any, **others: Any) -> ExportedModule:
         key = repr(tree_map_only(Tensor, lambda t: (t.shape, t.dtype), (type(module), given, others)))
         if key not in known:
             try:

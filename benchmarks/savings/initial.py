@@ -40,13 +40,13 @@ def initial(
 
 def _grown(model: nn.Module, row: Row, task: Bytes | Digits, example: Tensor) -> nn.Module:
     from growc import api
-    from growc.errors.source import Source
+    from growc.errors.source import SourceText
 
     with tempfile.TemporaryDirectory(prefix="savings-") as folder:
         sources = []
         for part in row.recipe:
             path = EXAMPLES / part / "recipe.grow"
-            words = Source(str(Path(folder) / "row.grow"), part)
+            words = SourceText(str(Path(folder) / "row.grow"), part)
             sources.append(api.read_source(path) if "\n" not in part and path.exists() else words)
         if any("measure importance" in source.text for source in sources):
             batches = [task.training(CALIBRATION_SEED, step)[0] for step in range(CALIBRATION_STEPS)]

@@ -134,7 +134,7 @@ def verified(models: Path, out: Path, peers: str) -> Commands:
 
 
 def starting(models: Path, out: Path, peers: str) -> Commands:
-    """What a start takes."""
+    """Starts of the program."""
     return {"growc --help": [*GROWC, "--help"], "python": [sys.executable, "-c", "pass"]}
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from growc import grammar
 from growc.budgets.costs import cost_of, shares_of
 from growc.budgets.expressions import value_in
-from growc.budgets.knobs import BudgetAxis, Trials
+from growc.budgets.knobs import BudgetAxis, StatementTrials
 from growc.budgets.planning import Planning
 from growc.budgets.polynomial import Cost
 from growc.budgets.quantities import SequenceMemory, amount_of, parts_of
@@ -25,11 +25,11 @@ from growc.formats.compiler import held
 from growc.passes.compilation import Result
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr
-from growc.resolve.bound import Bound, Decision, Resolved, Row
+from growc.resolve.bound import Bound, BudgetRow, Decision, Resolved
 
 
 @dataclass(frozen=True)
-class Choice:
+class SizeChoice:
     """A planned choice of one level for each axis.
 
     items: its statements. amount: the plan's cost. lost: its loss by the scores.
@@ -51,7 +51,7 @@ class Budgeted(ABC):
         assert isinstance(statement, ast.Budget | ast.Proportion)
         self.asked = statement
         self.c = planning.of(above.statements)
-        self.trials = Trials(self.c, bound)
+        self.trials = StatementTrials(self.c, bound)
         sequences = statement.limit.sequences
         sizes = (sequences.batch, sequences.length) if sequences else ()
         self.sequences = SequenceMemory(*map(self.number, sizes))
@@ -84,14 +84,16 @@ class Budgeted(ABC):
         parts = parts_of(quantity, self.c, self.shares, self.sequences)
         return cost_of(parts, self.knobs, self.shares.count)
 
-    def plan(self, levels: Sequence[int], lost: float = 0.0) -> Choice:
+    def plan(self, levels: Sequence[int], lost: float = 0.0) -> SizeChoice:
         """One planned choice. Raises GrowError if the model cannot follow it."""
         items = self.items(levels)
         appended = tuple(
             replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
         )
         c = held(self.planning.of((*self.above.statements, *appended)))
-        return Choice(tuple(levels), items, amount_of(self.asked.limit.quantity, c, self.sequences), lost, c)
+        return SizeChoice(
+            tuple(levels), items, amount_of(self.asked.limit.quantity, c, self.sequences), lost, c
+        )
 
     def items(self, levels: Sequence[int]) -> tuple[ast.Statement, ...]:
         """The plain statements of a choice; axes that keep their size have none."""
@@ -99,12 +101,12 @@ class Budgeted(ABC):
         pairs.sort(key=lambda pair: bool(pair[0].kept))
         return tuple(self.said(knob.axis, knob.size(level)) for knob, level in pairs)
 
-    def row(self, levels: Sequence[int], amount: float, lost: float, cost: str = "") -> Row:
+    def row(self, levels: Sequence[int], amount: float, lost: float, cost: str = "") -> BudgetRow:
         """A choice as a row of a table."""
         sizes = tuple("/".join(map(str, k.sizes(n))) for k, n in zip(self.knobs, levels, strict=True))
-        return Row(sizes, round(amount), lost, cost)
+        return BudgetRow(sizes, round(amount), lost, cost)
 
-    def decided(self, choice: Choice, rows: Sequence[Row], near: Sequence[Row]) -> Decision:
+    def decided(self, choice: SizeChoice, rows: Sequence[BudgetRow], near: Sequence[BudgetRow]) -> Decision:
         """The decision on the budget: a choice, with tables of the compared and the nearest choices."""
         return Decision(
             choice.items,
@@ -115,7 +117,7 @@ class Budgeted(ABC):
             tuple(rows),
             tuple(near),
             self.notes,
-            tuple(grammar.format(ast.Recipe(choice.items)).splitlines()),
+            tuple(grammar.format(ast.RecipeTree(choice.items)).splitlines()),
             self.planning.done + self.trials.done,
         )
 

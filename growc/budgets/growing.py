@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from growc.budgets.budgeted import Budgeted, Choice
+from growc.budgets.budgeted import Budgeted, SizeChoice
 from growc.budgets.coupled import OUTSIDE
 from growc.budgets.knobs import BudgetAxis, deeper, wider
 from growc.budgets.planning import Planning
@@ -70,7 +70,7 @@ class Growing(Budgeted):
         """
         self.take(knobs)
         limit, excess = self.limit, 0
-        best: Choice | None = None
+        best: SizeChoice | None = None
         for _ in range(TRIES):
             levels = self.reaching(limit - excess)
             if best is not None and levels == best.levels:

@@ -111,7 +111,7 @@ def size_said(axis: ast.AxisRef, before: Sequence[int], share: Fraction) -> Expr
 
 
 @dataclass
-class Trials:
+class StatementTrials:
     """Trials of further statements after those of a compilation. done: the number of trials."""
 
     c: Result
@@ -143,7 +143,7 @@ class Trials:
         return True
 
 
-def width(trials: Trials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: int) -> BudgetAxis:
+def width(trials: StatementTrials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: int) -> BudgetAxis:
     """The knob of an axis of width that shrinks."""
     before = today(trials, axis, said)
     parts = math.gcd(*before)
@@ -159,7 +159,7 @@ def width(trials: Trials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: 
     )
 
 
-def wider(trials: Trials, axis: ast.AxisRef, said: Said, multiples: int) -> BudgetAxis:
+def wider(trials: StatementTrials, axis: ast.AxisRef, said: Said, multiples: int) -> BudgetAxis:
     """The knob of an axis of width that grows."""
     before = today(trials, axis, said)
     parts = math.gcd(*before)
@@ -177,7 +177,7 @@ def wider(trials: Trials, axis: ast.AxisRef, said: Said, multiples: int) -> Budg
     return BudgetAxis(axis, before, parts, fitting_levels, np.zeros(len(fitting_levels)), frozenset(atoms))
 
 
-def today(trials: Trials, axis: ast.AxisRef, said: Said) -> tuple[int, ...]:
+def today(trials: StatementTrials, axis: ast.AxisRef, said: Said) -> tuple[int, ...]:
     """The distinct current sizes of an axis. Raises GrowError if it cannot change."""
     name = axis if isinstance(axis, TensorAxis) else Name(axis.name)
     return trials.lowered(said(axis, name)).summaries[-1].before
@@ -188,7 +188,7 @@ def _suits(before: Sequence[int], k: int, parts: int, multiples: int) -> bool:
     return k == parts or all(size % multiples or (size // parts * k) % multiples == 0 for size in before)
 
 
-def _step(trials: Trials, axis: ast.AxisRef, said: Said, before: Sequence[int], parts: int) -> int:
+def _step(trials: StatementTrials, axis: ast.AxisRef, said: Said, before: Sequence[int], parts: int) -> int:
     """The fewest parts that can be removed. The model decides: groups, runs of units that stay together."""
     for step in (n for n in range(1, parts + 1) if parts % n == 0):
         if step < parts and trials.fits(said(axis, size_said(axis, before, Fraction(parts - step, parts)))):
@@ -199,7 +199,9 @@ def _step(trials: Trials, axis: ast.AxisRef, said: Said, before: Sequence[int], 
     return parts
 
 
-def _atoms(trials: Trials, statement: ast.Statement, share: Fraction, axis: ast.AxisRef) -> dict[Space, int]:
+def _atoms(
+    trials: StatementTrials, statement: ast.Statement, share: Fraction, axis: ast.AxisRef
+) -> dict[Space, int]:
     """The atoms that change with an axis. Raises GrowError (G305) if they do not change in its proportion."""
     changed = trials.sizes(statement)
     before = trials.c.lowered.sizes
@@ -256,7 +258,7 @@ def _scores(rankings: Rankings, by: ast.Subclone, atom: Space) -> Floats:
         return equal
 
 
-def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> BudgetAxis:
+def depth(c: Result, axis: ast.AxisRef, order: ast.LayerOrder, bound: Bound) -> BudgetAxis:
     """The knob of the layers if their number shrinks."""
     inside, counts = _runs(c, axis, bound)
     parts = math.gcd(*counts)
@@ -282,7 +284,7 @@ def depth(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> Budge
     )
 
 
-def deeper(c: Result, axis: ast.AxisRef, order: ast.Order, bound: Bound) -> BudgetAxis:
+def deeper(c: Result, axis: ast.AxisRef, order: ast.LayerOrder, bound: Bound) -> BudgetAxis:
     """The knob of the layers if their number grows."""
     inside, counts = _runs(c, axis, bound)
     parts = math.gcd(*counts)
@@ -315,7 +317,7 @@ def _literal(expr: Expr) -> int:
     return evaluate(expr, lambda axis: 0)
 
 
-def _of_layers(c: Result, order: ast.Order) -> list[list[float]] | None:
+def _of_layers(c: Result, order: ast.LayerOrder) -> list[list[float]] | None:
     """The scores of the layers of each run, if the order uses scores; otherwise None."""
     if not SHALLOWER[order.name].scored:
         return None

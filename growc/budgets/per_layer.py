@@ -17,7 +17,7 @@ from typing import Literal
 
 from growc import grammar
 from growc.budgets.expressions import value_in
-from growc.budgets.knobs import BudgetAxis, Said, Trials, scored, width
+from growc.budgets.knobs import BudgetAxis, Said, StatementTrials, scored, width
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.formats.compiler import held
@@ -25,13 +25,13 @@ from growc.passes.compilation import Result
 from growc.passes.lowering.scopes import runs_in
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Int
-from growc.resolve.bound import Bound, Decision, Resolved, Row
+from growc.resolve.bound import Bound, BudgetRow, Decision, Resolved
 
 ROLES: tuple[Literal["encoder"], Literal["decoder"]] = ("encoder", "decoder")
 
 
 @dataclass(frozen=True)
-class Place:
+class LayerKnob:
     """One layer: the scopes that lead to it, and the knob of its axis."""
 
     scopes: tuple[ast.Scope, ...]
@@ -62,9 +62,9 @@ def decided(planning: Planning, above: Resolved, bound: Bound, statement: ast.Su
     lost = math.sqrt(sum(share**2 for share in shares) / len(shares))
     names = tuple(" ".join([*map(_named, place.scopes), str(place.layer)]) for place in places)
     text = " ".join(statement.span.text.split())
-    lines = tuple(grammar.format(ast.Recipe(items)).splitlines())
+    lines = tuple(grammar.format(ast.RecipeTree(items)).splitlines())
     return Decision(
-        items, text, names, statement.axis.name, total, (Row(sizes, kept_units, lost),), plain=lines
+        items, text, names, statement.axis.name, total, (BudgetRow(sizes, kept_units, lost),), plain=lines
     )
 
 
@@ -72,7 +72,7 @@ def _named(scope: ast.Scope) -> str:
     return scope.role if isinstance(scope, ast.RoleScope) else ""
 
 
-def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[Place]:
+def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[LayerKnob]:
     """Every layer that has the axis."""
     lost = scored(c, ast.Subclone(statement.axis, statement.size, statement.ranking, span=statement.span))
     runs = list(runs_in(c.layers, bound.scopes, statement.axis.span))
@@ -83,13 +83,13 @@ def _places(c: Result, bound: Bound, statement: ast.SubcloneTotal) -> Iterator[P
         role = next((role for role in ROLES if role == run.scope), None)
         scopes: tuple[ast.Scope, ...] = () if len(runs) == 1 or role is None else (ast.RoleScope(role),)
         for layer in range(len(run.layers)):
-            layer_scopes = (*bound.scopes, *scopes, ast.LayerScope(ast.Layer(Int(layer))))
-            trials = Trials(c, replace(bound, scopes=layer_scopes))
+            layer_scopes = (*bound.scopes, *scopes, ast.LayerScope(ast.LayerNumber(Int(layer))))
+            trials = StatementTrials(c, replace(bound, scopes=layer_scopes))
             try:
                 knob = width(trials, statement.axis, _saying(statement), lost, 1)
             except GrowError as error:
                 raise _of_layer(error, layer, run.scope, statement) from error
-            yield Place(scopes, layer, knob)
+            yield LayerKnob(scopes, layer, knob)
 
 
 def _of_layer(error: GrowError, layer: int, scope: str, statement: ast.SubcloneTotal) -> GrowError:
@@ -109,7 +109,7 @@ def _saying(statement: ast.SubcloneTotal) -> Said:
     return said
 
 
-def shared_out(places: Sequence[Place], total: int, statement: ast.SubcloneTotal) -> list[int]:
+def shared_out(places: Sequence[LayerKnob], total: int, statement: ast.SubcloneTotal) -> list[int]:
     """The level of each layer. Units with the largest part of their layer's scores stay.
 
     Raises GrowError (G303) if the total is out of range.
@@ -137,24 +137,24 @@ def shared_out(places: Sequence[Place], total: int, statement: ast.SubcloneTotal
     return levels
 
 
-def _gain(place: Place, k: int, level: int) -> tuple[float, int]:
+def _gain(place: LayerKnob, k: int, level: int) -> tuple[float, int]:
     """Sort key of a layer: the loss per unit that its next step avoids, largest first, and its number."""
     step = place.size(level + 1) - place.size(level)
     return float(place.knob.lost[level + 1] - place.knob.lost[level]) / step, k
 
 
 def _plain(
-    place: Place, level: int, statement: ast.SubcloneTotal
+    place: LayerKnob, level: int, statement: ast.SubcloneTotal
 ) -> tuple[tuple[ast.Scope, ...], ast.Statement] | None:
     """The statement of one layer with its scopes; None if the layer keeps its size."""
     if place.knob.stays(level):
         return None
-    scope = ast.LayerScope(ast.Layer(Int(place.layer)))
+    scope = ast.LayerScope(ast.LayerNumber(Int(place.layer)))
     return (*place.scopes, scope), _saying(statement)(statement.axis, place.knob.size(level))
 
 
 def _items(
-    places: Sequence[Place], levels: Sequence[int], statement: ast.SubcloneTotal
+    places: Sequence[LayerKnob], levels: Sequence[int], statement: ast.SubcloneTotal
 ) -> Iterator[ast.Item]:
     """The statements of all layers as items of a recipe."""
     for place, level in zip(places, levels, strict=True):
@@ -170,7 +170,7 @@ def _held(
     planning: Planning,
     above: Resolved,
     behind: Sequence[Bound],
-    places: Sequence[Place],
+    places: Sequence[LayerKnob],
     total: int,
     statement: ast.SubcloneTotal,
 ) -> None:
@@ -188,7 +188,7 @@ def _held(
         raise GrowError(*(replace(d, span=statement.span, help=remedy) for d in error.diagnostics)) from error
 
 
-def uniform(places: Sequence[Place], total: int) -> int:
+def uniform(places: Sequence[LayerKnob], total: int) -> int:
     """The largest size that all layers can have within a total."""
     each = Fraction(total, len(places))
     sizes = [{place.size(level) for level in range(len(place.knob.levels))} for place in places]

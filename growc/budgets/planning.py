@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from growc.formats.compiler import Options, asked_of, compiled
+from growc.formats.compiler import CompileOptions, asked_of, compiled
 from growc.recipe.layer_orders import Depth
 from growc.resolve.bound import Bound, Resolved
 
@@ -19,7 +19,7 @@ class Planning:
     """A model on which statements are planned. done: the number of plans made."""
 
     model: Model
-    options: Options
+    options: CompileOptions
     done: int = 0
     kept: list[Analysis] = field(default_factory=list)
 

@@ -13,7 +13,7 @@ from growc.algebra.space import Space, find
 from growc.budgets.costs import Parts, cost_of, counted, elements, home_of, parameters
 from growc.budgets.polynomial import Polynomial, Shares
 from growc.ir.graph import Value
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.axes.routing import fewest
 from growc.passes.compilation import Result
 from growc.passes.finish.certify import nbytes, width
@@ -103,7 +103,7 @@ def _flops(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
     """The FLOPs of a forward pass for one token or sample, as `inspect` counts them."""
     source = count(c.first)
     counted_at = count(c, sizes=source.inputs)
-    ids = token_inputs(Flow(c.axes), vocabulary(c))
+    ids = token_inputs(AxisQueries(c.axes), vocabulary(c))
     _, sizes = sizes_of_all(c, ids, source.inputs)
     for instance in c.axes.instances:
         for product, number in terms_of(c, instance, sizes) or ():

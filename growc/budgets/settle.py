@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
-from growc.formats.compiler import Options
+from growc.formats.compiler import CompileOptions
 from growc.recipe.syntax_tree import Undecided
-from growc.resolve.bound import Decision, Reading, Resolved
+from growc.resolve.bound import Decision, Resolved, ResolvedTexts
 from growc.resolve.resolve import load
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def settled(
-    reading: Reading,
+    reading: ResolvedTexts,
     params: Mapping[str, str],
     model: Model,
-    **options: Unpack[Options],
+    **options: Unpack[CompileOptions],
 ) -> Resolved:
     """The plain statements that a recipe makes for a model.
 

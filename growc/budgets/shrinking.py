@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from growc.budgets.budgeted import Budgeted, Choice
+from growc.budgets.budgeted import Budgeted, SizeChoice
 from growc.budgets.coupled import coupled
 from growc.budgets.knobs import BudgetAxis, Lost, depth, scored, width
 from growc.budgets.planning import Planning
 from growc.budgets.search import NEAR, Axis, Candidate, Search
-from growc.budgets.tried import Measured, measured
+from growc.budgets.tried import MeasuredCost, measured
 from growc.errors.diagnostic import GrowError
 from growc.errors.progress import quiet
 from growc.recipe import syntax_tree as ast
@@ -33,8 +33,8 @@ config.
 
 @dataclass(frozen=True)
 class _Tried:
-    choice: Choice
-    measured: Measured | None
+    choice: SizeChoice
+    measured: MeasuredCost | None
 
 
 class Shrinking(Budgeted):
@@ -122,7 +122,7 @@ class Shrinking(Budgeted):
         else:
             self.search.barred.add(one.levels)
 
-    def planned(self, wanted: int) -> list[Choice]:
+    def planned(self, wanted: int) -> list[SizeChoice]:
         """The best choices, each planned.
 
         The search continues without choices that the model cannot follow. If a plan costs more than the
@@ -132,7 +132,7 @@ class Shrinking(Budgeted):
         refused: list[GrowError] = []
         for _ in range(OF_CLASS if self.planning.has_class(self.c) else TRIES):
             candidates = self.search.different(self.search.best(limit), wanted)
-            choices: list[Choice] = []
+            choices: list[SizeChoice] = []
             for candidate in candidates:
                 try:
                     choices.append(self.plan(candidate.levels, candidate.lost))

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCost:
     """The measured cost of a choice, smaller is better; and its text."""
 
     cost: float
     text: str
 
 
-def measured(c: Result, span: Span, progress: Progress = quiet) -> Measured:
+def measured(c: Result, span: Span, progress: Progress = quiet) -> MeasuredCost:
     """The cost of a plan on calibration data. Raises GrowError (G214, G309, G403) if it cannot be
     measured.
     """
@@ -47,9 +47,9 @@ def measured(c: Result, span: Span, progress: Progress = quiet) -> Measured:
     return _of(outcome)
 
 
-def _of(outcome: Outcome) -> Measured:
+def _of(outcome: Outcome) -> MeasuredCost:
     if outcome.after is not None and outcome.before is not None:
-        return Measured(outcome.after.mean, f"loss {outcome.after.mean:.4f}")
+        return MeasuredCost(outcome.after.mean, f"loss {outcome.after.mean:.4f}")
     if outcome.kl is not None:
-        return Measured(outcome.kl, f"KL {outcome.kl:.4f}")
-    return Measured(outcome.relative, f"r {outcome.relative:.1e}")
+        return MeasuredCost(outcome.kl, f"KL {outcome.kl:.4f}")
+    return MeasuredCost(outcome.relative, f"r {outcome.relative:.1e}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from growc.cli.output import waiting
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.system.limits import most
 
 JSON = "one JSON object on standard output"
@@ -88,7 +88,7 @@ def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> 
         yield name.strip(), value
 
 
-def read(name: str) -> Source:
+def read(name: str) -> SourceText:
     """The recipe in a file, or from standard input."""
     from growc.api import decoded, read_source
 
@@ -97,12 +97,12 @@ def read(name: str) -> Source:
     return decoded("<stdin>", sys.stdin.buffer.read(most("recipe_bytes") + 1))
 
 
-def statements(texts: Sequence[str]) -> Source:
+def statements(texts: Sequence[str]) -> SourceText:
     """The statements of several `-e`, as lines of one text."""
-    return Source("-e", "\n".join(texts))
+    return SourceText("-e", "\n".join(texts))
 
 
-def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
+def sources_and_model(options: Namespace) -> tuple[list[SourceText], Path]:
     """The recipe's source and the model, from RECIPE MODEL, from -e … MODEL, or from --prefix … MODEL.
 
     Raises GrowError (G200) if the arguments do not fit.
@@ -120,7 +120,7 @@ def sources_and_model(options: Namespace) -> tuple[list[Source], Path]:
         from growc.formats.nested import prefix as cut
 
         model = local_model(options.operands[-1])
-        return [Source(f"--prefix {prefix}", str(cut(model, prefix)))], model
+        return [SourceText(f"--prefix {prefix}", str(cut(model, prefix)))], model
     if not options.e and _is_model(options.operands[0]):
         first, second = options.operands
         remedy = f"`growc {options.command} {second} {first}`" if Path(second).suffix == ".grow" else ""

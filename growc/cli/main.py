@@ -23,7 +23,7 @@ from growc.cli.process import (
 )
 from growc.dialects.transformers.named_class import class_named
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.system.interrupts import Command, interruptible
+from growc.system.interrupts import SignalState, interruptible
 from growc.system.limits import limits
 from growc.system.ranks import started_by_torchrun
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str], voice: OutputSettings) -> int:
     """Run one command with the output settings of one voice."""
-    command = Command()
+    command = SignalState()
     try:
         with interruptible(command), no_loggers(), spare_memory():
             options = read_arguments(given)

@@ -11,8 +11,8 @@ from lsprotocol.types import CompletionItemKind
 
 from growc.editor import meanings
 from growc.editor.reading import Reading
-from growc.errors.source import Source
-from growc.grammar.messages import FORMS, Kind, folded
+from growc.errors.source import SourceText
+from growc.grammar.messages import FORMS, SyntaxKind, folded
 from growc.grammar.parser import expected_behind, keywords
 from growc.grammar.reader import line_before
 from growc.recipe.syntax_tree import ROLES
@@ -30,7 +30,7 @@ MANY = 500
 
 
 @dataclass(frozen=True)
-class Choice:
+class Completion:
     """One completion: its words, its kind, and its meaning."""
 
     text: str
@@ -52,7 +52,7 @@ class Choice:
         return " ".join(parts)
 
 
-def started(source: Source, offset: int) -> int:
+def started(source: SourceText, offset: int) -> int:
     """The start of the word at an offset, or of the last part of a path in a string."""
     line = line_before(source, offset)
     if line and line[-1].type == "OPEN_STRING":
@@ -62,7 +62,7 @@ def started(source: Source, offset: int) -> int:
     return word.start() if word else offset
 
 
-def choices(reading: Reading, offset: int) -> list[Choice]:
+def choices(reading: Reading, offset: int) -> list[Completion]:
     """The completions at an offset where a word or path begins (see `started`)."""
     line = line_before(reading.source, offset)
     if line is None:
@@ -79,32 +79,34 @@ def choices(reading: Reading, offset: int) -> list[Choice]:
     completions = [choice for kind in kinds for choice in _of_kind(kind)]
     if "ROLE" in expected:
         roles = [role for role in ROLES if role != "layers" or "LAYERS" in expected]
-        completions += [Choice(r, CompletionItemKind.Variable, "axis", meanings.of_axis(r)) for r in roles]
+        completions += [
+            Completion(r, CompletionItemKind.Variable, "axis", meanings.of_axis(r)) for r in roles
+        ]
     if {"NAME", "INT"} <= expected:  # an expression
         values = reading.resolved.parameters
         completions += [
-            Choice(name, CompletionItemKind.Constant, "let", meanings.of_let(name, values))
+            Completion(name, CompletionItemKind.Constant, "let", meanings.of_let(name, values))
             for name in reading.lets(line[0].start_pos or 0)
         ]
-        completions += [Choice(f"{keywords()[name]}(A, B)") for name in ("MIN", "MAX")]
+        completions += [Completion(f"{keywords()[name]}(A, B)") for name in ("MIN", "MAX")]
     words = [keywords().get(name, "") for name in rest]
-    completions += [Choice(word, detail=verb) for word in words if word.isalpha()]
+    completions += [Completion(word, detail=verb) for word in words if word.isalpha()]
     return list({choice.text: choice for choice in completions}.values())
 
 
-def _of_kind(kind: Kind) -> Iterator[Choice]:
+def _of_kind(kind: SyntaxKind) -> Iterator[Completion]:
     for text in kind.choices:
         if text in FORMS:
-            yield Choice(text, CompletionItemKind.Keyword, FORMS[text], meanings.of_verb(text))
+            yield Completion(text, CompletionItemKind.Keyword, FORMS[text], meanings.of_verb(text))
         elif kind.name in meanings.TABLES:
             name = " ".join(word for word in text.split() if word not in HOLES)
             meaning = meanings.of_word(kind.name, name)
-            yield Choice(text, CompletionItemKind.EnumMember, kind.name, meaning)
+            yield Completion(text, CompletionItemKind.EnumMember, kind.name, meaning)
         elif text[0].islower() and text not in ROLES:
-            yield Choice(text, CompletionItemKind.Keyword, kind.name)
+            yield Completion(text, CompletionItemKind.Keyword, kind.name)
 
 
-def _files(folder: Path, begun: str, ending: str) -> Iterator[Choice]:
+def _files(folder: Path, begun: str, ending: str) -> Iterator[Completion]:
     """The folders, and the files with an ending, to which a partial path may lead."""
     try:
         entries = sorted(Path(folder, begun.rpartition("/")[0]).iterdir())[:MANY]
@@ -114,6 +116,6 @@ def _files(folder: Path, begun: str, ending: str) -> Iterator[Choice]:
         if entry.name.startswith(".") or FILE[0] in entry.name or not entry.name.isprintable():
             continue
         if entry.is_dir():
-            yield Choice(f"{entry.name}/", CompletionItemKind.Folder)
+            yield Completion(f"{entry.name}/", CompletionItemKind.Folder)
         elif entry.name.endswith(ending):
-            yield Choice(entry.name, CompletionItemKind.File)
+            yield Completion(entry.name, CompletionItemKind.File)

@@ -10,11 +10,11 @@ from growc.editor.positions import Positions
 from growc.editor.reading import Reading
 from growc.errors.diagnostic import Diagnostic
 from growc.errors.printable import printable
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.resolve.resolve import included_at
 
 Encoding = types.PositionEncodingKind | str
-Address = Callable[[Source], str | None]
+Address = Callable[[SourceText], str | None]
 """Returns the URI of a text; None if it is no file."""
 
 

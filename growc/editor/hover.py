@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from growc.editor import meanings
-from growc.editor.models import Sizes, model_of
+from growc.editor.models import AxesByModel, model_of
 from growc.editor.reading import Reading
 from growc.errors.printable import printable
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.grammar.messages import FORMS
 from growc.grammar.parser import keywords, tokenize
 from growc.recipe.expression import Name
 from growc.recipe.syntax_tree import AXES, Comment, NamedAxis, Statement, Text
 
 
-def hover(reading: Reading, offset: int, sizes: Sizes) -> tuple[str, Span] | None:
+def hover(reading: Reading, offset: int, sizes: AxesByModel) -> tuple[str, Span] | None:
     """The meaning of the word at an offset, and its span; None if there is none.
 
     An axis is shown with its size in the model that the recipe names.
@@ -33,7 +33,7 @@ def hover(reading: Reading, offset: int, sizes: Sizes) -> tuple[str, Span] | Non
     return (meaning, word) if meaning else None
 
 
-def _name(reading: Reading, name: str, sizes: Sizes) -> str:
+def _name(reading: Reading, name: str, sizes: AxesByModel) -> str:
     """A description of an axis or a `let`; empty for any other word."""
     if name in AXES:
         model = model_of(reading)
@@ -54,11 +54,11 @@ def definition(reading: Reading, offset: int) -> Span | None:
     return reading.resolved.defined.get(word.text) if word else None
 
 
-def _start(source: Source) -> Span:
+def _start(source: SourceText) -> Span:
     return Span(source, 0, 0)
 
 
-def word_at(source: Source, offset: int) -> Span | None:
+def word_at(source: SourceText, offset: int) -> Span | None:
     """The word that contains an offset or ends at it, as the language splits words; None if there is none."""
     line, column = source.position(offset)
     first, span = offset - column + 1, None

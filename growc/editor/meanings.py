@@ -74,7 +74,7 @@ def of_node(node: object, statement: object) -> str:
             return of_word("option", node.name)
         case rc.Ranking():
             return of_word("ranking", node.name)
-        case rc.Order():
+        case rc.LayerOrder():
             tables = {rc.Stack: DEEPER, rc.SubcloneLayers: SHALLOWER}
             table = tables.get(type(statement))
             return _line(table[node.name]) if table else of_word("order", node.name)

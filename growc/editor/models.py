@@ -23,7 +23,7 @@ NAMED = re.compile(r"\s*model:\s*(\S.*?)\s*")
 
 
 @dataclass(frozen=True)
-class Model:
+class CommentedModel:
     """A model named in a comment: its path as written, the resolved path, and the comment's span."""
 
     name: str
@@ -31,12 +31,12 @@ class Model:
     span: Span
 
 
-def model_of(reading: Reading) -> Model | None:
+def model_of(reading: Reading) -> CommentedModel | None:
     """The model that the first comment of this kind names; its path is relative to the recipe."""
     for item in reading.items:
         if isinstance(item, Comment) and (match := NAMED.fullmatch(item.text)):
             path = os.path.normpath(reading.source.folder.absolute() / match[1])
-            return Model(match[1], Path(path), item.span)
+            return CommentedModel(match[1], Path(path), item.span)
     return None
 
 
@@ -58,7 +58,7 @@ def state_of(path: Path) -> State | None:
 
 
 @dataclass
-class Sizes:
+class AxesByModel:
     """The axes of models, by the models' paths."""
 
     command: tuple[str, ...] = (sys.executable, "-P", "-m", "growc", "inspect", "--json")
@@ -68,20 +68,20 @@ class Sizes:
     lock: threading.Lock = field(default_factory=threading.Lock)
     closed: bool = False
 
-    def all(self, model: Model) -> str:
+    def all(self, model: CommentedModel) -> str:
         """A sentence on all axes of a model."""
         sizes = self.ask(model)
         listed = sizes if isinstance(sizes, str) else ", ".join(f"{axis} {n}" for axis, n in sizes.items())
         return listed or f"`{model.name}` has no axes with a name"
 
-    def one(self, model: Model, axis: str) -> str:
+    def one(self, model: CommentedModel, axis: str) -> str:
         """A sentence on one axis of a model."""
         sizes = self.ask(model)
         if isinstance(sizes, str):
             return sizes
         return f"{sizes[axis]} in `{model.name}`" if axis in sizes else f"`{model.name}` has no `{axis}`"
 
-    def ask(self, model: Model) -> str | dict[str, str]:
+    def ask(self, model: CommentedModel) -> str | dict[str, str]:
         """The sizes of a model, or a sentence why they are unknown. Starts an inspection if needed."""
         state = state_of(model.path)
         if state is None:
@@ -94,7 +94,7 @@ class Sizes:
                 self._begin(model, state)
         return f"growc is reading `{model.name}`"
 
-    def _begin(self, model: Model, state: State) -> None:
+    def _begin(self, model: CommentedModel, state: State) -> None:
         process = subprocess.Popen(
             [*self.command, str(model.path)],
             stdin=subprocess.DEVNULL,
@@ -106,7 +106,7 @@ class Sizes:
         self.running[model.path] = process
         threading.Thread(target=self._end, args=(model, state, process), daemon=True).start()
 
-    def _end(self, model: Model, state: State, process: subprocess.Popen[str]) -> None:
+    def _end(self, model: CommentedModel, state: State, process: subprocess.Popen[str]) -> None:
         output, _ = process.communicate()
         with self.lock:
             self.known[model.path] = state, _found(model, output)
@@ -120,7 +120,7 @@ class Sizes:
                 process.kill()
 
 
-def _found(model: Model, output: str) -> str | dict[str, str]:
+def _found(model: CommentedModel, output: str) -> str | dict[str, str]:
     """The result of `growc inspect --json`: sizes by axis, or the reason of its refusal."""
     try:
         data = json.loads(output)

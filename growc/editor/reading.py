@@ -8,10 +8,10 @@ from functools import cached_property
 from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar.reader import read
-from growc.recipe.expression import Node, parts_of
-from growc.recipe.syntax_tree import Include, Item, Let, Recipe, Scoped
+from growc.recipe.expression import SyntaxNode, parts_of
+from growc.recipe.syntax_tree import Include, Item, Let, RecipeTree, Scoped
 from growc.resolve.bound import Resolved
 from growc.resolve.resolve import read_file, resolve
 
@@ -23,7 +23,7 @@ class Reading:
     other: returns the text of an included recipe by its path; an editor returns the text that is open in it.
     """
 
-    source: Source
+    source: SourceText
     other: Callable[[Path], str] = field(default=read_file, compare=False)
 
     @cached_property
@@ -41,11 +41,11 @@ class Reading:
         return self._resolved[1]
 
     @cached_property
-    def _read(self) -> tuple[Recipe, list[Diagnostic]]:
+    def _read(self) -> tuple[RecipeTree, list[Diagnostic]]:
         return read(self.source)
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> RecipeTree:
         """The recipe's statements as written."""
         return self._read[0]
 
@@ -64,12 +64,12 @@ class Reading:
         """The `include` statements of the recipe."""
         return (item for item in self.items if isinstance(item, Include))
 
-    def around(self, offset: int) -> list[Node]:
+    def around(self, offset: int) -> list[SyntaxNode]:
         """The nodes that contain an offset or end at it, the outermost first."""
         nodes = []
         for item in self.recipe.body:
             for part in parts_of(item):
-                if isinstance(part, Node) and part.span.start <= offset <= part.span.end:
+                if isinstance(part, SyntaxNode) and part.span.start <= offset <= part.span.end:
                     nodes.append(part)
         return nodes
 

@@ -22,11 +22,11 @@ from pygls.uris import from_fs_path, to_fs_path
 from growc.editor.completion import choices, started
 from growc.editor.diagnostics import Encoding, diagnostics, location
 from growc.editor.hover import definition, hover
-from growc.editor.models import Sizes, model_of
+from growc.editor.models import AxesByModel, model_of
 from growc.editor.positions import Positions
 from growc.editor.reading import Reading
 from growc.errors.diagnostic import Attempt
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.grammar.printer import format_recipe
 from growc.resolve.resolve import read_file
 from growc.system.limits import most
@@ -41,7 +41,7 @@ class Editor:
 
     def __init__(self, server: LanguageServer) -> None:
         self.server = server
-        self.sizes = Sizes()
+        self.sizes = AxesByModel()
         self.readings: dict[str, Reading] = {}
         self.waiting: dict[str, asyncio.TimerHandle] = {}
 
@@ -57,7 +57,7 @@ class Editor:
             return None
         text, current = document.source, self.readings.get(uri)
         if current is None or current.source.text != text:
-            current = self.readings[uri] = Reading(Source(name_of(uri), text), self.text_at)
+            current = self.readings[uri] = Reading(SourceText(name_of(uri), text), self.text_at)
         return current
 
     def text_at(self, path: Path) -> str:
@@ -179,7 +179,7 @@ def name_of(uri: str) -> str:
     return to_fs_path(uri) or uri
 
 
-def address(source: Source) -> str | None:
+def address(source: SourceText) -> str | None:
     """The URI of a source's file."""
     uri: str | None = from_fs_path(str(Path(source.name).absolute()))
     return uri

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from growc.errors.codes import CODES
 from growc.errors.json_data import Json
 from growc.errors.printable import UNPRINTABLE, printable
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 
 TAB = 4
 
@@ -176,7 +176,7 @@ def _in_order(marks: list[Mark]) -> list[Mark]:
     return sorted(marks, key=lambda mark: (names.index(mark[0].source.name), mark[0].start, mark[2] == "-"))
 
 
-def _snippet(source: Source, marks: list[Mark], primary: Span | None, gutter: str, ink: Ink) -> list[str]:
+def _snippet(source: SourceText, marks: list[Mark], primary: Span | None, gutter: str, ink: Ink) -> list[str]:
     has_primary = primary is not None and primary.source == source
     bar = f"{gutter} {ink.frame}|{ink.off}"
     place = printable(str(primary if has_primary else marks[0][0]))

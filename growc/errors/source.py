@@ -14,7 +14,7 @@ LINE_END = re.compile(r"\r\n?|\n")
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceText:
     r"""A text and the name that a person knows it by: a path as it was given, `<stdin>`, `-e`, `-p`.
 
     >>> source = Source("double.grow", "widen ffn to 2 * ffn with tail copy\nuntie head\n")
@@ -53,7 +53,7 @@ class Source:
 class Span:
     """A range of characters in a source, by offsets; an empty one is between two characters."""
 
-    source: Source
+    source: SourceText
     start: int
     end: int
 
@@ -76,5 +76,5 @@ class Span:
         return f"{self.source.name}:{self.line}:{self.column}"
 
 
-NOWHERE = Span(Source("", ""), 0, 0)
+NOWHERE = Span(SourceText("", ""), 0, 0)
 """The span of a node that no user wrote, but a program made."""

@@ -34,7 +34,7 @@ def unobserved(name: object, made: object, filled: object) -> None:
     """Observe nothing of what a pass makes."""
 
 
-class Options(TypedDict, total=False):
+class CompileOptions(TypedDict, total=False):
     """The optional arguments of `compiled`."""
 
     keeps: bool
@@ -48,13 +48,17 @@ class Options(TypedDict, total=False):
 
 @overload
 def compiled(
-    resolved: Resolved, model: Model, *, analysis_only: Literal[False] = False, **options: Unpack[Options]
+    resolved: Resolved,
+    model: Model,
+    *,
+    analysis_only: Literal[False] = False,
+    **options: Unpack[CompileOptions],
 ) -> Result: ...
 
 
 @overload
 def compiled(
-    resolved: Resolved, model: Model, *, analysis_only: Literal[True], **options: Unpack[Options]
+    resolved: Resolved, model: Model, *, analysis_only: Literal[True], **options: Unpack[CompileOptions]
 ) -> Analysis: ...
 
 

@@ -19,6 +19,7 @@ from growc.formats.protocol import form_of
 from growc.formats.provenance import recipe_of
 from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis
 from growc.recipe.syntax_tree import (
+    AxisShare,
     Item,
     Match,
     NamedAxis,
@@ -26,7 +27,6 @@ from growc.recipe.syntax_tree import (
     Ranking,
     Reorder,
     Scoped,
-    Share,
     Subclone,
     Widen,
 )
@@ -52,7 +52,7 @@ def prefix(model: str | Path, of: str) -> Recipe:
         raise no_model(place)
     bounds = _nested(form_of(place).history(place), str(model))
     if match := SHARE.fullmatch(of):
-        return _by_share(bounds, Share(int(match[1]), int(match[2])), str(model))
+        return _by_share(bounds, AxisShare(int(match[1]), int(match[2])), str(model))
     if SIZES.fullmatch(of):
         return _by_sizes(bounds, [part.split("=") for part in of.replace(" ", "").split(",")], str(model))
     raise wrong(f"`{of}` is no prefix", "write a share, as `1/2`, or sizes, as `ffn=96,heads=3`")
@@ -85,7 +85,7 @@ def _touches(statement: Match | Widen | Subclone | Reorder, found: Sequence[tupl
     return unknown or statement.axis.name in {axis.name for axis in axes}
 
 
-def _by_share(bounds: Sequence[tuple[Bound, Reorder]], share: Share, model: str) -> Recipe:
+def _by_share(bounds: Sequence[tuple[Bound, Reorder]], share: AxisShare, model: str) -> Recipe:
     """The recipe for all axes of the statements that name the share. Raises GrowError (G200) if none does."""
     wanted = Fraction(str(share)) if share.denominator else None
     matching = [
@@ -115,7 +115,7 @@ def _by_sizes(bounds: Sequence[tuple[Bound, Reorder]], pairs: Sequence[list[str]
     return Recipe(tuple(cuts))
 
 
-def _part(axis: NamedAxis | TensorAxis, share: Share) -> Expr:
+def _part(axis: NamedAxis | TensorAxis, share: AxisShare) -> Expr:
     """A share of an axis, as an expression."""
     named: Expr = Name(axis.name) if isinstance(axis, NamedAxis) else axis
     times = named if share.numerator == 1 else Binary("*", Int(share.numerator), named)

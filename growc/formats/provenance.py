@@ -15,7 +15,7 @@ from growc.dialects.onnx.files.load import load as load_model
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json, fields, text, texts
 from growc.errors.progress import Progress
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.files.commit import METADATA
 from growc.formats.compiler import compiled
 from growc.formats.source_facts import digests, files_read, shapes_of
@@ -29,7 +29,7 @@ from growc.recipe.syntax_tree import (
     Include,
     Item,
     Language,
-    Recipe,
+    RecipeTree,
     Reorder,
     Scoped,
     Subclone,
@@ -55,7 +55,7 @@ Declared = dict[str, tuple[int | None, ...]]
 
 
 def provenance(
-    sources: Sequence[Source],
+    sources: Sequence[SourceText],
     resolved: Resolved,
     c: Result,
     verification: Verification | None,
@@ -104,7 +104,7 @@ def _reads_files(bound: Bound) -> bool:
     return any(files_read([bound]))
 
 
-def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: bool = False) -> list[str]:
+def recipe_lines(sources: Sequence[SourceText], resolved: Resolved, *, comments: bool = False) -> list[str]:
     """The recipe in canonical form, with included recipes and the results of budgets in place, with or
     without comments.
 
@@ -123,7 +123,7 @@ def recipe_lines(sources: Sequence[Source], resolved: Resolved, *, comments: boo
             elif not isinstance(item, Language) and (comments or not isinstance(item, Comment | Blank)):
                 yield item
 
-    return grammar.format(Recipe(tuple(expanded(grammar.parse(*sources).body)))).splitlines()
+    return grammar.format(RecipeTree(tuple(expanded(grammar.parse(*sources).body)))).splitlines()
 
 
 @dataclass(frozen=True)
@@ -181,10 +181,10 @@ def _is_record(found: Mapping[str, Json]) -> bool:
     return isinstance(texts, list) and all(isinstance(text, str) for text in texts)
 
 
-def source_of(record: Mapping[str, Json], name: str = IN_MODEL) -> Source:
+def source_of(record: Mapping[str, Json], name: str = IN_MODEL) -> SourceText:
     """The text of the recipe in a record, in its version of the language."""
     version = [f"language {text(record['language'])}"] if "language" in record else []
-    return Source(name, "\n".join([*version, *texts(record["recipe"])]))
+    return SourceText(name, "\n".join([*version, *texts(record["recipe"])]))
 
 
 def recipe_of(record: Mapping[str, Json], name: str = IN_MODEL) -> Resolved:

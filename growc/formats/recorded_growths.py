@@ -18,16 +18,16 @@ from growc.formats.provenance import recipe_of, records_in, source_of
 from growc.formats.source_facts import Shapes, digest, files_read, recorded_shapes
 from growc.recipe.expression import replaced
 from growc.recipe.syntax_tree import Text
-from growc.resolve.bound import Reading
+from growc.resolve.bound import ResolvedTexts
 
 
 @dataclass(frozen=True)
-class Growth:
+class RecordedGrowth:
     """One recorded growth: its recipe, the config fields that were set, the shapes of its source, and remarks
     on its files.
     """
 
-    recipe: Reading
+    recipe: ResolvedTexts
     parameters: Mapping[str, str]
     config: Mapping[str, Json]
     shapes: Shapes
@@ -78,7 +78,9 @@ def still_to_do(
     return records[len(applied) :]
 
 
-def growth_of(record: Mapping[str, Json], place: Path, given: Mapping[str, Path], number: int) -> Growth:
+def growth_of(
+    record: Mapping[str, Json], place: Path, given: Mapping[str, Path], number: int
+) -> RecordedGrowth:
     """One growth with its files.
 
     given: files by their names in the recipe; the others are in the folder of `place`, the record. Raises
@@ -103,8 +105,8 @@ def growth_of(record: Mapping[str, Json], place: Path, given: Mapping[str, Path]
 
     bound = tuple(replace(b, statement=replaced(b.statement, Text, found)) for b in resolved.statements)
     parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}
-    return Growth(
-        Reading((source,), replace(resolved, statements=bound)),
+    return RecordedGrowth(
+        ResolvedTexts((source,), replace(resolved, statements=bound)),
         parameters,
         fields(record.get("config", {})),
         recorded_shapes(record),

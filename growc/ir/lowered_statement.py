@@ -15,11 +15,11 @@ from growc.errors.brief import brief
 from growc.errors.source import Span
 from growc.ir.graph import Node
 from growc.recipe.fills import Entries, FillRule
-from growc.recipe.option_rules import Options
+from growc.recipe.option_rules import StatementOptions
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class SpaceRequest:
     """The request that one space takes one map.
 
     `map`: the map over units of the space. `unit`: the number of the space's elements in a unit of the fill.
@@ -154,8 +154,8 @@ class Stage:
     number: int
     text: str
     axis: str
-    options: Options
-    requests: dict[Space, Request] = field(default_factory=dict)
+    options: StatementOptions
+    requests: dict[Space, SpaceRequest] = field(default_factory=dict)
     span: Span | None = None
     regroups: list[Regroup] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from growc.dialects.onnx.files.probes import Probe, probed
+from growc.dialects.onnx.files.probes import ProbedTensor, probed
 from growc.dialects.onnx.files.signature import read_signature
 from growc.errors.progress import Progress
 from growc.measurement.observed import probes_of
@@ -89,7 +89,7 @@ def calibration(statement: Measure) -> tuple[Path, int | None]:
 
 def _run(
     subject: Subject,
-    probes: tuple[Probe, ...],
+    probes: tuple[ProbedTensor, ...],
     cases: list[Feeds],
     scores: Scores,
     statistic: Statistic,

@@ -14,10 +14,10 @@ import numpy as np
 
 from growc.algebra.indexmap import Floats
 from growc.algebra.space import Space, atoms_of, factors, find
-from growc.dialects.onnx.files.probes import Mask, Probe, shown
+from growc.dialects.onnx.files.probes import Mask, ProbedTensor, shown
 from growc.dialects.onnx.files.signature import Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.passes.ranking.activation_sites import Activations, Reading
+from growc.passes.ranking.activation_sites import Activations, ActivationSite
 from growc.passes.ranking.layer_ratios import Ratio, find_blocks
 from growc.passes.ranking.magnitude import placed
 from growc.passes.ranking.routed_outputs import Routed, routed_outputs
@@ -41,7 +41,7 @@ class LayerScore:
     branches: tuple[tuple[str, float | None], ...]
 
 
-def probes_of(c: Analysis, statistic: Statistic) -> list[Probe]:
+def probes_of(c: Analysis, statistic: Statistic) -> list[ProbedTensor]:
     """Return the probes of a statistic: every reading, then every ratio, that the file shows."""
     masks, visible = masks_of(c), shown(c.model.file(c.path))
     if statistic == REAP:
@@ -127,15 +127,17 @@ def _is_shown(ratio: Ratio, visible: Collection[str]) -> bool:
     return {ratio.whole.name, ratio.part.name} <= set(visible)
 
 
-def _quotient(ratio: Ratio, axes: Axes, masks: Sequence[Value], cosine: bool) -> Probe:
+def _quotient(ratio: Ratio, axes: Axes, masks: Sequence[Value], cosine: bool) -> ProbedTensor:
     value = ratio.whole
     weights = _weights(value, axes, masks)
-    return Probe(value.name, value.rank, ratio.units, weights, ratio.part.name, ratio.taken, cosine=cosine)
+    return ProbedTensor(
+        value.name, value.rank, ratio.units, weights, ratio.part.name, ratio.taken, cosine=cosine
+    )
 
 
 def _probe(
-    reading: Reading, axes: Axes, masks: Sequence[Value], visible: Collection[str], using: str
-) -> Probe:
+    reading: ActivationSite, axes: Axes, masks: Sequence[Value], visible: Collection[str], using: str
+) -> ProbedTensor:
     value = reading.value
     require_shown(value, visible)
     less = "" if reading.less is None else reading.less.name
@@ -143,15 +145,15 @@ def _probe(
     rank = value.rank + (units > 0)
     weights = _weights(value, axes, masks)
     grouped = _grouped(reading, axes)
-    return Probe(
+    return ProbedTensor(
         value.name, rank, reading.kept, weights, units=units, less=less, using=using, grouped=grouped
     )
 
 
-def _routed(one: Routed, axes: Axes, masks: Sequence[Value], visible: Collection[str]) -> Probe:
+def _routed(one: Routed, axes: Axes, masks: Sequence[Value], visible: Collection[str]) -> ProbedTensor:
     for value in filter(None, (one.value, one.shares, one.numbers)):
         require_shown(value, visible)
-    return Probe(
+    return ProbedTensor(
         one.value.name,
         one.value.rank,
         one.units,
@@ -182,7 +184,7 @@ def require_shown(value: Value, visible: Collection[str]) -> None:
         raise GrowError(Diagnostic("G309", message, help="measure a model without fused operators"))
 
 
-def _grouped(reading: Reading, axes: Axes) -> tuple[int, ...]:
+def _grouped(reading: ActivationSite, axes: Axes) -> tuple[int, ...]:
     """Return the unit of each element along the kept axes; nothing if each element is a unit."""
     if not reading.grouped:
         return ()

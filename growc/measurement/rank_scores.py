@@ -15,7 +15,7 @@ from growc.errors.diagnostic import GrowError
 from growc.measurement.given_scores import few, given_layers, given_tables
 from growc.measurement.importance import calibration
 from growc.measurement.observed import layer_scores, tables_of, turns
-from growc.passes.ranking.unit_scores import Measured, counterparts
+from growc.passes.ranking.unit_scores import MeasuredScores, counterparts
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, REAP, Statistic
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from growc.passes.compilation import Analysis, Request
     from growc.passes.ranking.rankings import By
     from growc.plans.scores import Scores
-    from growc.recipe.syntax_tree import Measure, Order
+    from growc.recipe.syntax_tree import LayerOrder, Measure
 
 Losses = Callable[..., list[list[float | None]]]
 """`growc.measurement.layer_losses.layer_losses`."""
@@ -42,7 +42,7 @@ class Scoring:
     measure: Measuring
     losses: Losses
 
-    def units(self, c: Request, statement: Measure | None, by: By | None) -> Measured | None:
+    def units(self, c: Request, statement: Measure | None, by: By | None) -> MeasuredScores | None:
         """Return the scores of units for a statement (None: their importance); None if there are none."""
         moved = any(run.history.moved for run in c.layers.runs)
         source = c.first if moved else c
@@ -52,18 +52,18 @@ class Scoring:
 
             with placed_at(by.ranking.span):
                 tables = taylor_tables(source, by.ranking.file.path, keeps=c.keeps, progress=c.progress)
-            return Measured(tables, known, "no weight makes or reads them", exactly=True)
+            return MeasuredScores(tables, known, "no weight makes or reads them", exactly=True)
         if by is not None and by.ranking.file is not None:
             tables, missing = given_tables(source, by.axis, by.ranking.file)
-            return Measured(tables, known, f"`{by.ranking.file.value}` has no {few(missing)}")
+            return MeasuredScores(tables, known, f"`{by.ranking.file.value}` has no {few(missing)}")
         statistic = IMPORTANCE if by is None else statistic_of(by.ranking) or IMPORTANCE
         if statement is None:
             return None
         scores = self.measured(source, c, statement, statistic)
         why = "no tensor shows what they give" if statistic == REAP else "nothing reads them"
-        return Measured(tables_of(source, scores, statistic), known, why)
+        return MeasuredScores(tables_of(source, scores, statistic), known, why)
 
-    def layers(self, c: Request, statement: Measure | None, order: Order) -> list[list[float | None]]:
+    def layers(self, c: Request, statement: Measure | None, order: LayerOrder) -> list[list[float | None]]:
         """Return the scores for an order of the layers of each run of the source, which is `c`."""
         if order.file is not None:
             return given_layers(c, order.file)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from growc.algebra.indexmap import Floats
-from growc.dialects.onnx.files.probes import Probe, counted, probed
+from growc.dialects.onnx.files.probes import ProbedTensor, counted, probed
 from growc.dialects.onnx.files.signature import read_signature
 from growc.verification.feeds import cases_in
 from growc.verification.float_copies import runnable
@@ -71,7 +71,7 @@ class SumCase:
     """The job of each process: the case with its own number, counted from `first`; None behind the last."""
 
     subject: Subject
-    probes: tuple[Probe, ...]
+    probes: tuple[ProbedTensor, ...]
     first: int
 
     def __call__(self, rank: int, size: int) -> Sums | None:
@@ -85,13 +85,13 @@ class SumCase:
 
 
 @lru_cache(maxsize=1)
-def _probing(subject: Subject, probes: tuple[Probe, ...]) -> tuple[Session, list[Feeds]]:
+def _probing(subject: Subject, probes: tuple[ProbedTensor, ...]) -> tuple[Session, list[Feeds]]:
     """Return a model with its probes, open until the process ends, and its cases."""
     copy = lasting.enter_context(runnable(subject.runs))
     return lasting.enter_context(Session(copy, graph=probed(copy, probes))), subject.cases()
 
 
-def _summed(session: Session, case: Feeds, probes: Sequence[Probe]) -> Sums:
+def _summed(session: Session, case: Feeds, probes: Sequence[ProbedTensor]) -> Sums:
     """Return the sums and counts of the probes of a model for a case."""
     outputs = session.run(case)
     sums: list[Floats] = []

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from growc.dialects.onnx.emit import emitted
 from growc.dialects.torch.capture.example_inputs import capturable, real_inputs, without_cache
-from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.capture.export import ExportedModule, export
 from growc.dialects.torch.emit.emit import grown_module, reason_of
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.emit.parameters import SourceTensors
@@ -125,7 +125,7 @@ def is_on_meta(example_inputs: object) -> bool:
     return any(getattr(leaf, "is_meta", False) for leaf in tree_leaves(example_inputs))
 
 
-def _in_training(module: nn.Module, inputs: Inputs, *, deciding: bool) -> Captured | GrowError:
+def _in_training(module: nn.Module, inputs: Inputs, *, deciding: bool) -> ExportedModule | GrowError:
     try:
         with capturable(module):
             return export(module, inputs[0], inputs[1], train=True, deciding=deciding)

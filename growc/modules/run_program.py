@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
 from growc.dialects.onnx.files.signature import Input, signature_of
-from growc.dialects.torch.capture.export import Captured, is_tensor, run_flat
+from growc.dialects.torch.capture.export import ExportedModule, is_tensor, run_flat
 from growc.dialects.torch.capture.tracing import placeholder_values
 from growc.dialects.torch.emit.grown_module import Tensors
 from growc.dialects.torch.lowering.lower import lower
@@ -27,7 +27,7 @@ from growc.verification.ort_session import Feeds
 class Program:
     """A program with its weights. `module` holds these by name."""
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: ExportedModule) -> None:
         self.captured = captured
         self.module = _Weights(captured)
 
@@ -66,7 +66,7 @@ class _Weights(nn.Module):
     A copy can have other tensors.
     """
 
-    def __init__(self, captured: Captured) -> None:
+    def __init__(self, captured: ExportedModule) -> None:
         super().__init__()
         self._captured = captured
         self.training = False

@@ -15,7 +15,7 @@ from growc.ir.graph import wide
 from growc.plans.first_axis import FirstAxis
 from growc.plans.leaf_values import Deviation
 from growc.plans.other_axes import across
-from growc.plans.plan import DRAWN, ONE, AxisStep, Layout, LeafStep, Normed, WeightPlan
+from growc.plans.plan import DRAWN, ONE, AxisStep, Layout, LeafStep, WeightNormRole, WeightPlan
 from growc.plans.rows import Flat, Rows, as_rows, choice, stored
 from growc.recipe.fills import new_units
 
@@ -123,7 +123,7 @@ def _sum(flat: Flat, start: int, stop: int, term: Callable[[Floats], Floats]) ->
     return _sum(flat, start, half, term) + _sum(flat, half, stop, term)
 
 
-def _normed(normed: Normed, read: Read | None) -> Array:
+def _normed(normed: WeightNormRole, read: Read | None) -> Array:
     """The direction or the length of direction · length / ‖direction‖ after the steps of this weight.
 
     The new direction has the length, and if possible the sign, that the steps alone give the old direction:

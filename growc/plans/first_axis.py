@@ -16,7 +16,7 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.leaf_values import Deviation, Groups, filled, groups_of
+from growc.plans.leaf_values import Deviation, NoiseGroups, filled, groups_of
 from growc.plans.plan import Layout, LeafStep
 from growc.plans.rows import BLOCK, Rows, joined, runs
 
@@ -159,7 +159,7 @@ class _Some:
     def continued(self, which: Ints) -> Array:
         return self._of(self.leaf.continued, self.units[which] - self.leaf.step.before, which)
 
-    def weighted(self, groups: Groups, which: Ints, values: Floats) -> Floats:
+    def weighted(self, groups: NoiseGroups, which: Ints, values: Floats) -> Floats:
         group = groups.group[np.searchsorted(groups.units, self.units[which])]
         return self._of(self.leaf.weighted, group, which)
 

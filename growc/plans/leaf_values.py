@@ -60,12 +60,12 @@ class Beside(Protocol):
         """Standard normal numbers, drawn under a key."""
         ...
 
-    def weighted(self, noise: Groups, which: Ints, values: Floats) -> Floats:
+    def weighted(self, noise: NoiseGroups, which: Ints, values: Floats) -> Floats:
         """The sum of noise times balance of each unit's group. values: the noise of these units."""
         ...
 
 
-class Groups:
+class NoiseGroups:
     """Units with balanced noise, in groups.
 
     units: those with noise, in order. group: the group number of each. count, squares: for each group, the
@@ -91,7 +91,7 @@ class Groups:
         return sums
 
 
-groups_of = lru_cache(maxsize=64)(Groups)
+groups_of = lru_cache(maxsize=64)(NoiseGroups)
 
 
 def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Deviation) -> Array:

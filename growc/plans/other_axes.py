@@ -15,7 +15,7 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Bools, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.leaf_values import Deviation, Groups, filled
+from growc.plans.leaf_values import Deviation, NoiseGroups, filled
 from growc.plans.plan import AxisStep, Layout, LeafStep
 from growc.plans.rows import Rows, runs
 
@@ -134,7 +134,7 @@ class _Whole:
         tables = np.stack([continued_rows(table, self.step.after) for table in self.array])
         return tables[:, which - self.step.before]
 
-    def weighted(self, groups: Groups, which: Ints, values: Floats) -> Floats:
+    def weighted(self, groups: NoiseGroups, which: Ints, values: Floats) -> Floats:
         outer, _, inner = values.shape
         return groups.sums(values.swapaxes(0, 1), outer, inner)[:, groups.group]
 

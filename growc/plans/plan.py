@@ -231,7 +231,7 @@ class AxisStep:
 
 
 @dataclass(frozen=True, eq=False)
-class Normed:
+class WeightNormRole:
     """The role of a stored tensor in a weight that is computed as direction · length / ‖direction‖.
 
     part: the factor that the tensor is. direction, length: the stored tensors. axes: the weight's axes over
@@ -281,7 +281,7 @@ class WeightPlan:
     """The number that the model adds to it wherever it is used. Steps act on the sum."""
     stored: bool = False
     """Whether the source computes it from tensors that change, and the result stores it as it was."""
-    normed: Normed | None = None
+    normed: WeightNormRole | None = None
     """Set if it is part of a computed weight that changes. Then `steps` are those on its own axes."""
     made_of: tuple[str, ...] = ()
     """The stored tensors that the source computes it from, if the result stores it instead of them."""

@@ -20,12 +20,12 @@ from growc.plans.plan import (
     LeafStep,
     NextLayer,
     Noise,
-    Normed,
     Plan,
     Summary,
+    WeightNormRole,
     WeightPlan,
 )
-from growc.resolve.bound import Decision, Row
+from growc.resolve.bound import BudgetRow, Decision
 
 
 def to_json(plan: Plan) -> dict[str, Json]:
@@ -53,7 +53,7 @@ def to_json(plan: Plan) -> dict[str, Json]:
 def _budget(one: Decision) -> dict[str, Json]:
     """A budget and its decision, as plain data."""
 
-    def row(found: Row) -> dict[str, Json]:
+    def row(found: BudgetRow) -> dict[str, Json]:
         sizes: dict[str, Json] = dict(zip(one.axes, found.sizes, strict=True))
         return {"sizes": sizes, "amount": found.amount, "lost": found.lost, "cost": found.cost}
 
@@ -74,9 +74,9 @@ def _read_budget(data: Mapping[str, Json]) -> Decision:
     choices, near = (tuple(map(fields, items(data[name]))) for name in ("choices", "near"))
     axes = tuple(fields(choices[0]["sizes"])) if choices else ()
 
-    def row(found: Mapping[str, Json]) -> Row:
+    def row(found: Mapping[str, Json]) -> BudgetRow:
         sizes = fields(found["sizes"])
-        return Row(
+        return BudgetRow(
             tuple(text(sizes[axis]) for axis in axes),
             whole(found["amount"]),
             real(found["lost"]),
@@ -207,7 +207,9 @@ def _read_weight(data: Mapping[str, Json], maps: Sequence[Mapping[str, Json]]) -
     literal = tuple(items(data["literal"])) if "literal" in data else None
     normed = None
     if "normed" in data:
-        normed = record(Normed, data["normed"], steps=_read_steps(fields(data["normed"])["steps"], maps))
+        normed = record(
+            WeightNormRole, data["normed"], steps=_read_steps(fields(data["normed"])["steps"], maps)
+        )
     steps, made_of = _read_steps(data["steps"], maps), tuple(texts(data.get("made_of", [])))
     mean_of = tuple(texts(data.get("mean_of", [])))
     return record(

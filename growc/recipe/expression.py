@@ -14,14 +14,14 @@ from growc.errors.source import NOWHERE, Span
 
 
 @dataclass(frozen=True)
-class Node:
+class SyntaxNode:
     """A part of a recipe. Its place (`span`) does not count in comparisons."""
 
     span: Span = field(default=NOWHERE, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
-class Int(Node):
+class Int(SyntaxNode):
     """A number: `1024`, or `355M`, whose spelling is kept."""
 
     value: int
@@ -29,7 +29,7 @@ class Int(Node):
 
 
 @dataclass(frozen=True)
-class Name(Node):
+class Name(SyntaxNode):
     """The name of a `let`, or of an axis by its role.
 
     moment: the number of the statement before which the size is taken; None: the statement that the
@@ -41,7 +41,7 @@ class Name(Node):
 
 
 @dataclass(frozen=True)
-class TensorAxis(Node):
+class TensorAxis(SyntaxNode):
     """`axis NUMBER of "GLOB"`: an axis that is named by parameters that have it; `moment` as in Name."""
 
     number: int
@@ -55,7 +55,7 @@ class TensorAxis(Node):
 
 
 @dataclass(frozen=True)
-class Neg(Node):
+class Neg(SyntaxNode):
     """`-OPERAND`."""
 
     operand: Expr
@@ -68,7 +68,7 @@ Operator = Literal["+", "-", "*", "/"]
 
 
 @dataclass(frozen=True)
-class Binary(Node):
+class Binary(SyntaxNode):
     """`LEFT OPERATOR RIGHT`."""
 
     operator: Operator
@@ -77,7 +77,7 @@ class Binary(Node):
 
 
 @dataclass(frozen=True)
-class Call(Node):
+class MinMax(SyntaxNode):
     """`min(A, B)` or `max(A, B)`."""
 
     function: Literal["min", "max"]
@@ -88,7 +88,7 @@ class Call(Node):
 Named = Name | TensorAxis
 """A name for a size."""
 
-Expr = Int | Named | Neg | Binary | Call
+Expr = Int | Named | Neg | Binary | MinMax
 """An expression."""
 
 AnyNode = TypeVar("AnyNode")
@@ -125,7 +125,7 @@ def fraction(expr: Expr, size: Callable[[Named], int | Fraction]) -> Fraction:
             return Fraction(size(expr))
         case Neg():
             return -fraction(expr.operand, size)
-        case Call():
+        case MinMax():
             pair = fraction(expr.first, size), fraction(expr.second, size)
             return min(pair) if expr.function == "min" else max(pair)
         case Binary():
@@ -157,7 +157,7 @@ def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") ->
         case Neg():
             value = fold(expr.operand, size, code)
             return None if value is None else -value
-        case Call():
+        case MinMax():
             first, second = fold(expr.first, size, code), fold(expr.second, size, code)
             if first is None or second is None:
                 return None
@@ -185,9 +185,9 @@ def names(expr: Expr) -> tuple[Named, ...]:
 def parts_of(node: object) -> Iterator[object]:
     """Yield a node, or several, and everything in it, in the order of reading."""
     yield node
-    if isinstance(node, tuple | Node):
+    if isinstance(node, tuple | SyntaxNode):
         for part in node if isinstance(node, tuple) else vars(node).values():
-            if isinstance(part, tuple | Node):
+            if isinstance(part, tuple | SyntaxNode):
                 yield from parts_of(part)
             else:
                 yield part
@@ -200,8 +200,8 @@ def replaced(node: AnyNode, kinds: type | UnionType, change: Callable[..., objec
         result = change(node)
     elif isinstance(node, tuple):
         result = tuple(replaced(part, kinds, change) for part in node)
-    elif isinstance(node, Node):
-        inner = [name for name, part in vars(node).items() if isinstance(part, tuple | Node)]
+    elif isinstance(node, SyntaxNode):
+        inner = [name for name, part in vars(node).items() if isinstance(part, tuple | SyntaxNode)]
         result = replace(node, **{name: replaced(vars(node)[name], kinds, change) for name in inner})
     return cast(AnyNode, result)
 
@@ -219,7 +219,7 @@ def spell(expr: Expr) -> str:
             return expr.name
         case Neg():
             return "-" + _bracketed(expr.operand, isinstance(expr.operand, Binary))
-        case Call():
+        case MinMax():
             return f"{expr.function}({spell(expr.first)}, {spell(expr.second)})"
         case Binary():
             rank = PRECEDENCE[expr.operator]

@@ -18,10 +18,10 @@ from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, Statistic
 from growc.recipe.syntax_tree import (
     Arrange,
     Drop,
-    Layer,
+    LayerNumber,
+    LayerOrder,
     LayerRange,
     MergeLayers,
-    Order,
     Ranking,
     Stack,
     StackFrom,
@@ -94,7 +94,7 @@ def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:
 
     Unlike in a slice of Python, a range that reaches beyond the layers is an error (G302).
     """
-    if isinstance(layers, Layer):
+    if isinstance(layers, LayerNumber):
         first = _place(layers.number, count, evaluate)
         return range(first, first + 1)
     start = _place(layers.start, count, evaluate)
@@ -110,7 +110,7 @@ def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:
 
 def counted_back(layers: LayerRange, count: int, evaluate: Evaluate) -> Iterator[str]:
     """Yield a note on each difference that is negative, and so counts from the end."""
-    ends = (layers.number,) if isinstance(layers, Layer) else (layers.start, layers.stop)
+    ends = (layers.number,) if isinstance(layers, LayerNumber) else (layers.start, layers.stop)
     for number in ends:
         if isinstance(number, Binary) and (value := evaluate(number)) < 0:
             yield f"`{spell(number)}` comes to {value}: that is layer {value + count}, counted from the end"
@@ -241,7 +241,7 @@ SHALLOWER = {rule.name: rule for rule in _SHALLOWER}
 """The orders of `subclone layers`, by name."""
 
 
-def statistic_of(order: Order | Ranking) -> Statistic | None:
+def statistic_of(order: LayerOrder | Ranking) -> Statistic | None:
     """The statistic that an order or a ranking needs; None where it needs none."""
     if isinstance(order, Ranking):
         return RANKINGS[order.name].statistic
@@ -251,7 +251,7 @@ def statistic_of(order: Order | Ranking) -> Statistic | None:
 
 def _ordered(
     rule: OrderRule,
-    order: Order,
+    order: LayerOrder,
     count: int,
     size: int,
     evaluate: Evaluate,

@@ -31,7 +31,7 @@ Rescaling = Literal["readers", "norms", "nowhere"]
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseOption:
     """`noise S`, `noise S on copies`, `noise S balanced`."""
 
     scale: float
@@ -39,11 +39,11 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Options:
+class StatementOptions:
     """The options of a statement, besides its fill or ranking."""
 
     split_random: bool = False
-    noise: Noise | None = None
+    noise: NoiseOption | None = None
     zero_outputs: bool = False
     plain: bool = False
     rescale: Rescaling = "nowhere"
@@ -58,7 +58,7 @@ class Options:
     """The new number of chosen units; None: it does not change."""
     seed: Expr | None = None
 
-    def and_also(self, options: Iterable[Option]) -> Options:
+    def and_also(self, options: Iterable[Option]) -> StatementOptions:
         """These options, with those of a statement applied in order."""
         result = self
         for option in options:
@@ -72,7 +72,7 @@ class OptionRule(Word):
 
     - meaning: the hover text of an editor.
     - about: a key; a statement may have one option for each key.
-    - effect: sets the option in `Options`.
+    - effect: sets the option in `StatementOptions`.
     - needs: the units that the fill must make: copies only, copies that share the weights of their readers,
       only copies that do so, or drawn units.
     - unequal: whether it gives copies different shares.
@@ -86,7 +86,7 @@ class OptionRule(Word):
 
     meaning: str
     about: str
-    effect: Callable[[Options, Option], Options]
+    effect: Callable[[StatementOptions, Option], StatementOptions]
     needs: Literal["", "copies", "shares", "sharing copies", "draws"] = ""
     unequal: bool = False
     silent: bool = False
@@ -99,11 +99,13 @@ class OptionRule(Word):
     fixed: bool = False
 
 
-def _noise(kind: Kind) -> Callable[[Options, Option], Options]:
-    return lambda said, option: replace(said, noise=Noise(option.number, kind) if option.number else None)
+def _noise(kind: Kind) -> Callable[[StatementOptions, Option], StatementOptions]:
+    return lambda said, option: replace(
+        said, noise=NoiseOption(option.number, kind) if option.number else None
+    )
 
 
-def _rescaled(where: Rescaling) -> Callable[[Options, Option], Options]:
+def _rescaled(where: Rescaling) -> Callable[[StatementOptions, Option], StatementOptions]:
     return lambda said, option: replace(said, rescale=where)
 
 

@@ -16,7 +16,7 @@ from growc.recipe.words import FILE, Word
 
 
 @dataclass(frozen=True)
-class Units:
+class ScoredUnits:
     """The scores of an axis's units that a ranking may ask for: a number for each unit.
 
     importance: the scores that the ranking measures. given: the scores of the file that it names.
@@ -44,7 +44,7 @@ class RankingRule(Word):
     """
 
     meaning: str
-    scores: Callable[[Units], Floats] | None = None
+    scores: Callable[[ScoredUnits], Floats] | None = None
     places: Callable[[int, int], Ints] | None = None
     averages: bool = False
     statistic: Statistic | None = None

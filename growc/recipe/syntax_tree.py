@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from growc.recipe.expression import Expr, Name, Node, TensorAxis
+from growc.recipe.expression import Expr, Name, SyntaxNode, TensorAxis
 
 AXES = {
     "hidden": "the residual stream",
@@ -33,7 +33,7 @@ ROLES = tuple(AXES)
 
 
 @dataclass(frozen=True)
-class NamedAxis(Node):
+class NamedAxis(SyntaxNode):
     """An axis by its role: `hidden`, `heads`, …"""
 
     name: str
@@ -44,7 +44,7 @@ AxisRef = NamedAxis | TensorAxis
 
 
 @dataclass(frozen=True)
-class Text(Node):
+class Text(SyntaxNode):
     """A string: a path, relative to its recipe. found: the file's place, if it lies elsewhere."""
 
     value: str
@@ -57,39 +57,39 @@ class Text(Node):
 
 
 @dataclass(frozen=True)
-class Layer(Node):
+class LayerNumber(SyntaxNode):
     """One layer, by its number; negative numbers count from the end."""
 
     number: Expr
 
 
 @dataclass(frozen=True)
-class Layers(Node):
+class LayerSlice(SyntaxNode):
     """`START..STOP`, half-open as Python's range, or `START..`, to the end."""
 
     start: Expr
     stop: Expr | None = None
 
 
-LayerRange = Layer | Layers
+LayerRange = LayerNumber | LayerSlice
 
 
 @dataclass(frozen=True)
-class RoleScope(Node):
+class RoleScope(SyntaxNode):
     """`in encoder` or `in decoder`."""
 
     role: Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True)
-class LayerScope(Node):
+class LayerScope(SyntaxNode):
     """`in layers RANGE`."""
 
     layers: LayerRange
 
 
 @dataclass(frozen=True)
-class GlobScope(Node):
+class GlobScope(SyntaxNode):
     """`in "GLOB"`: the parts whose nodes or parameters have matching names."""
 
     pattern: str
@@ -102,14 +102,14 @@ Scope = RoleScope | LayerScope | GlobScope
 
 
 @dataclass(frozen=True)
-class Fill(Node):
+class Fill(SyntaxNode):
     """The rule for new units: one of growc.recipe.fills.FILLS."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class LayerFill(Node):
+class LayerFill(SyntaxNode):
     """The content of new layers, if not copies: a fill that makes layers, and its seed.
 
     std: the standard deviation of the draws, if not that of the source tensors.
@@ -121,7 +121,7 @@ class LayerFill(Node):
 
 
 @dataclass(frozen=True)
-class Option(Node):
+class Option(SyntaxNode):
     """One of growc.recipe.option_rules.OPTIONS, with its number or expression."""
 
     name: str
@@ -130,7 +130,7 @@ class Option(Node):
 
 
 @dataclass(frozen=True)
-class Ranking(Node):
+class Ranking(SyntaxNode):
     """The rule that ranks units: one of growc.recipe.ranking_rules.RANKINGS, with its argument."""
 
     name: str
@@ -139,7 +139,7 @@ class Ranking(Node):
 
 
 @dataclass(frozen=True)
-class Order(Node):
+class LayerOrder(SyntaxNode):
     """The order of layers: a row of growc.recipe.layer_orders, with its argument.
 
     Some take a number of layers, or a file of scores.
@@ -154,7 +154,7 @@ class Order(Node):
 
 
 @dataclass(frozen=True)
-class Let(Node):
+class Let(SyntaxNode):
     """`let NAME = VALUE`: a parameter with a default."""
 
     target: Name
@@ -167,7 +167,7 @@ class Let(Node):
 
 
 @dataclass(frozen=True)
-class Widen(Node):
+class Widen(SyntaxNode):
     """`widen AXIS to SIZE with FILL [OPTION…]`: the axis grows."""
 
     axis: AxisRef
@@ -177,7 +177,7 @@ class Widen(Node):
 
 
 @dataclass(frozen=True)
-class Subclone(Node):
+class Subclone(SyntaxNode):
     """`subclone AXIS to SIZE by RANKING [OPTION…]`: the units that rank highest stay, in their old order."""
 
     axis: AxisRef
@@ -195,7 +195,7 @@ Relation = Literal["==", "!=", "<=", ">=", "<", ">"]
 
 
 @dataclass(frozen=True)
-class Sequences(Node):
+class Sequences(SyntaxNode):
     """`at batch BATCH length LENGTH`: the sequences whose keys and values, or states, count as memory."""
 
     batch: Expr
@@ -203,7 +203,7 @@ class Sequences(Node):
 
 
 @dataclass(frozen=True)
-class Limit(Node):
+class QuantityLimit(SyntaxNode):
     """`QUANTITY <= VALUE [at batch BATCH length LENGTH]`."""
 
     quantity: Quantity
@@ -213,38 +213,38 @@ class Limit(Node):
 
 
 @dataclass(frozen=True)
-class Budget(Node):
+class Budget(SyntaxNode):
     """`subclone to QUANTITY <= VALUE over AXIS, … by RANKING [OPTION…] [layers by ORDER]
     [multiples of EXPR] [candidates N]`: sizes that meet a budget and lose least.
     """
 
-    limit: Limit
+    limit: QuantityLimit
     axes: tuple[AxisRef, ...]
     ranking: Ranking
     options: tuple[Option, ...] = ()
-    order: Order | None = None
+    order: LayerOrder | None = None
     multiples: Expr | None = None
     candidates: Expr | None = None
 
 
 @dataclass(frozen=True)
-class Proportion(Node):
+class Proportion(SyntaxNode):
     """`widen to QUANTITY >= VALUE over AXIS, … in proportion with FILL [OPTION…]
     [layers by ORDER [with FILL] [with zero outputs]] [multiples of EXPR]`: all axes times one factor.
     """
 
-    limit: Limit
+    limit: QuantityLimit
     axes: tuple[AxisRef, ...]
     fill: Fill
     options: tuple[Option, ...] = ()
-    order: Order | None = None
+    order: LayerOrder | None = None
     layer_fill: LayerFill | None = None
     zero_outputs: bool = False
     multiples: Expr | None = None
 
 
 @dataclass(frozen=True)
-class SubcloneTotal(Node):
+class SubcloneTotal(SyntaxNode):
     """`subclone AXIS to total LIMIT by RANKING [OPTION…]`: the units of all layers compete for a total."""
 
     axis: AxisRef
@@ -254,7 +254,7 @@ class SubcloneTotal(Node):
 
 
 @dataclass(frozen=True)
-class Share(Node):
+class AxisShare(SyntaxNode):
     """`1 / 2`: a part of the units of an axis."""
 
     numerator: int
@@ -265,7 +265,7 @@ class Share(Node):
 
 
 @dataclass(frozen=True)
-class Merge(Node):
+class Merge(SyntaxNode):
     """`merge AXIS to SIZE by mean`: the axis shrinks; each run of consecutive units becomes its mean."""
 
     axis: AxisRef
@@ -273,7 +273,7 @@ class Merge(Node):
 
 
 @dataclass(frozen=True)
-class Reorder(Node):
+class Reorder(SyntaxNode):
     """`reorder AXIS by RANKING`: the same model with its units sorted, highest first.
 
     at: the shares of a `nest`; None where no `nest` sorts.
@@ -281,32 +281,32 @@ class Reorder(Node):
 
     axis: AxisRef
     ranking: Ranking
-    at: tuple[Share, ...] | None = None
+    at: tuple[AxisShare, ...] | None = None
 
 
 @dataclass(frozen=True)
-class Nest(Node):
+class Nest(SyntaxNode):
     """`nest AXIS, AXIS… by RANKING [at SHARE, SHARE…]`: the same model with the units of all these axes
     sorted. The first units of each axis make a smaller model. The record keeps the shares.
     """
 
     axes: tuple[AxisRef, ...]
     ranking: Ranking
-    at: tuple[Share, ...] = ()
+    at: tuple[AxisShare, ...] = ()
 
 
 @dataclass(frozen=True)
-class Stack(Node):
+class Stack(SyntaxNode):
     """`stack layers to SIZE by ORDER [with FILL] [with zero outputs]`: deeper."""
 
     size: Expr
-    order: Order
+    order: LayerOrder
     fill: LayerFill | None = None
     zero_outputs: bool = False
 
 
 @dataclass(frozen=True)
-class StackFrom(Node):
+class StackFrom(SyntaxNode):
     """`stack layers to SIZE from "FILE" [with FILL] [with zero outputs]`: a model without layers gets those
     of another one, its template.
     """
@@ -318,15 +318,15 @@ class StackFrom(Node):
 
 
 @dataclass(frozen=True)
-class SubcloneLayers(Node):
+class SubcloneLayers(SyntaxNode):
     """`subclone layers to SIZE by ORDER`: shallower."""
 
     size: Expr
-    order: Order
+    order: LayerOrder
 
 
 @dataclass(frozen=True)
-class Arrange(Node):
+class Arrange(SyntaxNode):
     """`arrange layers as RANGE, RANGE, … [with FILL] [with zero outputs]`: the layer list spelled out."""
 
     layers: tuple[LayerRange, ...]
@@ -335,21 +335,21 @@ class Arrange(Node):
 
 
 @dataclass(frozen=True)
-class Drop(Node):
+class Drop(SyntaxNode):
     """`drop layers RANGE`: these layers are removed."""
 
     layers: LayerRange
 
 
 @dataclass(frozen=True)
-class MergeLayers(Node):
+class MergeLayers(SyntaxNode):
     """`merge layers RANGE by mean`: these layers become one, whose weights are the means of theirs."""
 
     layers: LayerRange
 
 
 @dataclass(frozen=True)
-class Measure(Node):
+class Measure(SyntaxNode):
     """`measure importance on "FILE" [samples N]`: scores for the rankings that follow."""
 
     file: Text
@@ -357,7 +357,7 @@ class Measure(Node):
 
 
 @dataclass(frozen=True)
-class Match(Node):
+class Match(SyntaxNode):
     """`match "FILE" with FILL [OPTION…] [layers by ORDER [with FILL] [with zero outputs]]
     [smaller by RANKING]`: the sizes of another model, or of a config.json.
     """
@@ -365,19 +365,19 @@ class Match(Node):
     file: Text
     fill: Fill
     options: tuple[Option, ...] = ()
-    order: Order | None = None
+    order: LayerOrder | None = None
     layer_fill: LayerFill | None = None
     zero_outputs: bool = False
     smaller: Ranking | None = None
 
 
 @dataclass(frozen=True)
-class Untie(Node):
+class Untie(SyntaxNode):
     """`untie head`: head and embedding become two weights."""
 
 
 @dataclass(frozen=True)
-class Upcycle(Node):
+class Upcycle(SyntaxNode):
     """`upcycle ffn to experts N top K with FILL [noise S] [reset P] [in M parts] [seed N]`: networks become
     mixtures of copies, or of parts of copies.
     """
@@ -394,31 +394,31 @@ class Upcycle(Node):
 
 
 @dataclass(frozen=True)
-class Include(Node):
+class Include(SyntaxNode):
     """`include "FILE"`: the statements of another recipe."""
 
     file: Text
 
 
 @dataclass(frozen=True)
-class Exact(Node):
+class Exact(SyntaxNode):
     """`exact`: the compiler proved that the function is kept."""
 
 
 @dataclass(frozen=True)
-class Preserved(Node):
+class Preserved(SyntaxNode):
     """`preserved within X`: the measured difference is at most X."""
 
     within: float
 
 
 @dataclass(frozen=True)
-class Parameters(Node):
+class Parameters(SyntaxNode):
     """`parameters`: the number of stored float weight elements."""
 
 
 @dataclass(frozen=True)
-class Comparison(Node):
+class SizeCondition(SyntaxNode):
     """A size of the final model against an expression, in every one of its sizes."""
 
     subject: AxisRef | Parameters
@@ -426,25 +426,25 @@ class Comparison(Node):
     value: Expr
 
 
-Condition = Exact | Preserved | Comparison
+Condition = Exact | Preserved | SizeCondition
 
 
 @dataclass(frozen=True)
-class Expect(Node):
+class Expect(SyntaxNode):
     """`expect CONDITION`: if it does not hold, nothing is written."""
 
     condition: Condition
 
 
 @dataclass(frozen=True)
-class Language(Node):
+class Language(SyntaxNode):
     """`language VERSION`: the version of the language that the text is written in, its first statement."""
 
     version: str
 
 
 @dataclass(frozen=True)
-class Scoped(Node):
+class Scoped(SyntaxNode):
     """`in SCOPE { … }`."""
 
     scope: Scope
@@ -485,7 +485,7 @@ Undecided = Budget | Proportion | SubcloneTotal
 
 
 @dataclass(frozen=True)
-class Comment(Node):
+class Comment(SyntaxNode):
     """`#TEXT`, on a line of its own or at the end of the line before; the text keeps its spaces."""
 
     text: str
@@ -493,7 +493,7 @@ class Comment(Node):
 
 
 @dataclass(frozen=True)
-class Blank(Node):
+class Blank(SyntaxNode):
     """A blank line, or several."""
 
 
@@ -502,10 +502,10 @@ Item = Statement | Scoped | Comment | Blank
 
 
 @dataclass(frozen=True)
-class Recipe:
+class RecipeTree:
     """The recipe of one or several texts."""
 
     body: tuple[Item, ...] = ()
 
-    def __add__(self, other: Recipe) -> Recipe:
-        return Recipe(self.body + other.body)
+    def __add__(self, other: RecipeTree) -> RecipeTree:
+        return RecipeTree(self.body + other.body)

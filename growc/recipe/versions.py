@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from growc.errors.diagnostic import Diagnostic
 from growc.recipe import syntax_tree as rc
-from growc.recipe.expression import Node, parts_of
+from growc.recipe.expression import SyntaxNode, parts_of
 from growc.recipe.option_rules import OPTIONS
 
 VERSIONS = ("1", "1.1")
@@ -40,24 +40,24 @@ class Addition:
 
     version: str
     name: str
-    used: Callable[[Node], bool]
+    used: Callable[[SyntaxNode], bool]
 
 
-def _drawing_with_std(node: Node) -> bool:
+def _drawing_with_std(node: SyntaxNode) -> bool:
     if isinstance(node, rc.LayerFill):
         return node.std is not None
     return _with("std")(node)
 
 
-def _a(*kinds: type[Node]) -> Callable[[Node], bool]:
+def _a(*kinds: type[SyntaxNode]) -> Callable[[SyntaxNode], bool]:
     return lambda node: isinstance(node, kinds)
 
 
-def _by(word: str) -> Callable[[Node], bool]:
-    return lambda node: isinstance(node, rc.Ranking | rc.Order) and word in node.name.split()
+def _by(word: str) -> Callable[[SyntaxNode], bool]:
+    return lambda node: isinstance(node, rc.Ranking | rc.LayerOrder) and word in node.name.split()
 
 
-def _with(about: str) -> Callable[[Node], bool]:
+def _with(about: str) -> Callable[[SyntaxNode], bool]:
     return lambda node: isinstance(node, rc.Option) and OPTIONS[node.name].about == about
 
 
@@ -87,7 +87,7 @@ def newer(statement: rc.Statement, version: str) -> Iterator[Diagnostic]:
     known = VERSIONS[: VERSIONS.index(version) + 1]
     for part in parts_of(statement):
         for addition in ADDITIONS:
-            if addition.version not in known and isinstance(part, Node) and addition.used(part):
+            if addition.version not in known and isinstance(part, SyntaxNode) and addition.used(part):
                 message = f"`{addition.name}` came with language {addition.version}"
                 label = f"this recipe says `language {version}`"
                 remedy = f"write `language {addition.version}`"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from growc.errors.printable import size_of
 from growc.render.text import count, table
-from growc.resolve.bound import Decision, Row
+from growc.resolve.bound import BudgetRow, Decision
 
 
 def budget_lines(decided: Sequence[Decision]) -> Iterator[str]:
@@ -32,7 +32,7 @@ def _table(one: Decision) -> Iterator[str]:
     return table(rows, ">" * (len(head) - 1) + "<")
 
 
-def _cells(one: Decision, row: Row, scored: bool, measured: bool, told: str) -> list[str]:
+def _cells(one: Decision, row: BudgetRow, scored: bool, measured: bool, told: str) -> list[str]:
     amount = size_of(row.amount) if one.quantity == "memory" else count(row.amount)
     lost = [f"{row.lost:.1%}"] if scored else []
     return [*row.sizes, amount, *lost, *([row.cost] if measured else []), told]

@@ -25,7 +25,7 @@ from growc.version import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from growc.errors.source import Source
+    from growc.errors.source import SourceText
     from growc.passes.compilation import Result
     from growc.plans.plan import Plan
     from growc.resolve.bound import Resolved
@@ -38,7 +38,7 @@ REFERENCE = re.compile(r"hf://[\w./@+-]+", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Growth:
+class CardContents:
     """The content of a card.
 
     reference: that of the source, with its commit, if it was fetched. loader: the class that loads the
@@ -60,7 +60,7 @@ class Growth:
 
 def card_of(
     c: Result,
-    sources: Sequence[Source],
+    sources: Sequence[SourceText],
     resolved: Resolved,
     options: Sequence[str],
     made: Path,
@@ -71,7 +71,7 @@ def card_of(
     own, named = named_class(), config_of(made).get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     loader = ("transformers", name if name.isidentifier() else "AutoModel")
-    growth = Growth(
+    growth = CardContents(
         c.plan,
         reference_of(c.path),
         loader if own is None else (own.__module__, own.__qualname__),
@@ -95,12 +95,12 @@ def options_of(
     return [*words, *(("--inputs", "FILE.npz") if given else ())]
 
 
-def card_text(growth: Growth) -> str:
+def card_text(growth: CardContents) -> str:
     """Return the body of the card."""
     return "\n".join(_lines(growth)) + "\n"
 
 
-def _lines(growth: Growth) -> Iterator[str]:
+def _lines(growth: CardContents) -> Iterator[str]:
     plan, (_, name) = growth.plan, growth.loader
     source = f"`{growth.reference}`" if growth.reference else "a checkpoint directory"
     yield f"# A grown {name}"
@@ -141,7 +141,7 @@ def _papers(recipe: Sequence[str]) -> Iterator[str]:
         yield from (*(f"- <{place}>" for place in places), "")
 
 
-def _measured(growth: Growth) -> str:
+def _measured(growth: CardContents) -> str:
     """Return how far the outputs differ, and on which inputs."""
     if (verification := growth.verification) is None:
         return "The outputs of both models were not compared."
@@ -163,7 +163,7 @@ def _sizes(plan: Plan) -> Iterator[str]:
     return table([("", "before", "after"), *rows], "<>>")
 
 
-def _use(growth: Growth) -> Iterator[str]:
+def _use(growth: CardContents) -> Iterator[str]:
     """Yield the code that loads the result."""
     if growth.distributed:
         yield "This is a distributed checkpoint: `torch.distributed.checkpoint` loads it."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from growc.algebra.space import atoms_of
 from growc.errors.json_data import Json
 from growc.ir.graph import Node
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.axes.ties import Tie
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.layers.layer_runs import Run
@@ -43,7 +43,7 @@ def inspect_data(c: Analysis) -> dict[str, Json]:
         ],
         "attention": [
             {"number": number, **asdict(kind), "packing": str(kind.packing)}
-            for kind, number in attention_kinds(Flow(c.axes), c.roles).items()
+            for kind, number in attention_kinds(AxisQueries(c.axes), c.roles).items()
         ],
         **({"experts": list(ways_of_experts(c))} if "experts" in c.roles.axes else {}),
         "parameters": count_parameters(c.axes, c.ties),
@@ -138,7 +138,7 @@ def attention_rows(c: Analysis) -> Iterator[tuple[str, str, str]]:
 
     An example is `attention`, `4`, `6 heads of 16; queries, keys and values packed in a row`.
     """
-    flow = Flow(c.axes)
+    flow = AxisQueries(c.axes)
     kinds = attention_kinds(flow, c.roles)
     for k, (kind, number) in enumerate(kinds.items()):
         yield "" if k else "attention", str(number), f"{kind.counted}; {kind.packing}"
@@ -164,7 +164,7 @@ class AttentionKind:
         return f"{many(self.heads, 'head')} of {self.head_dim}{groups}"
 
 
-def attention_kinds(flow: Flow, roles: Roles) -> Counter[AttentionKind]:
+def attention_kinds(flow: AxisQueries, roles: Roles) -> Counter[AttentionKind]:
     """Count the attentions of each kind, in canonical order."""
     kinds = Counter[AttentionKind]()
     for attention in roles.attention:

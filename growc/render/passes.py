@@ -21,7 +21,7 @@ from growc.ir.graph import Graph, Node, Value
 from growc.passes.axes.infer import Axes
 from growc.passes.compilation import Source
 from growc.plans.plan import AxisStep, Plan
-from growc.recipe.syntax_tree import Item, Recipe, Scoped
+from growc.recipe.syntax_tree import Item, RecipeTree, Scoped
 from growc.recipe.words import Word
 from growc.render.terminal import numbers_text, plan_lines, step_text
 from growc.render.text import table
@@ -37,7 +37,7 @@ WIDTH, MOST = 140, 6
 def lines_after(name: str, made: Source, filled: Iterable[str]) -> list[str]:
     """Return a heading, and the fields that the pass of this name has set. A model shows in its graph."""
     values = vars(made)
-    text = Text(values.get("axes"))
+    text = TextWriter(values.get("axes"))
     lines = [line for field in filled if field != "model" for line in entry(field, text.lines(values[field]))]
     return [f"After {name}:", *(f"  {line}".rstrip() for line in lines or ["nothing"]), ""]
 
@@ -57,7 +57,7 @@ def joined(parts: Sequence[Sequence[str]], opened: str, closed: str) -> str:
     return line if all(len(part) == 1 for part in parts) and len(line) <= WIDTH else ""
 
 
-class Text:
+class TextWriter:
     """A writer of things as text. A space is a letter and a number, in the order of the graph."""
 
     def __init__(self, axes: Axes | None) -> None:
@@ -220,7 +220,7 @@ def statement_text(bound: Bound) -> str:
     item: Item = bound.statement
     for scope in reversed(bound.scopes):
         item = Scoped(scope, (item,))
-    return grammar.format(Recipe((item,))).rstrip()
+    return grammar.format(RecipeTree((item,))).rstrip()
 
 
 def map_text(found: IndexMap) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from growc.algebra.space import Space, atoms_of, find, leaves, segments
 from growc.ir.graph import Value
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.roles.name_axes import RoleAxis
 from growc.render.text import many
 
@@ -30,7 +30,7 @@ def picture_lines(c: Analysis) -> Iterator[str]:
 
 class _Picture:
     def __init__(self, c: Analysis) -> None:
-        self.c, self.flow = c, Flow(c.axes)
+        self.c, self.flow = c, AxisQueries(c.axes)
         self.tied = {use for tie in c.ties for use in tie.uses if tie.is_head}
         self.names = {
             x: name

@@ -18,7 +18,7 @@ from growc.render.text import many, short, table
 
 if TYPE_CHECKING:
     from growc.measurement.observed import LayerScore
-    from growc.reports.layer_profile import Profile, Trial
+    from growc.reports.layer_profile import LayerTrial, Profile
 
 BAR = 16
 """Characters of the longest bar."""
@@ -62,7 +62,7 @@ def layer_data(score: LayerScore) -> dict[str, Json]:
     return {"run": score.run, "layer": score.layer, "ratio": score.ratio, "branches": branches}
 
 
-def _trial_data(trial: Trial) -> dict[str, Json]:
+def _trial_data(trial: LayerTrial) -> dict[str, Json]:
     return {"reason": trial.reason} if trial.outcome is None else outcome_data(trial.outcome)
 
 
@@ -93,7 +93,7 @@ def cost_name(profile: Profile) -> str:
     return "KL" if any(o.kl is not None for o in outcomes) else "difference"
 
 
-def cost_of(trial: Trial, name: str) -> float | None:
+def cost_of(trial: LayerTrial, name: str) -> float | None:
     """Return what a trial costs, by that name."""
     outcome = trial.outcome
     if outcome is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from growc import grammar
 from growc.errors.printable import printable
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.roles.why_tied import frozen_axes
 from growc.render.inspection import node_text
@@ -52,7 +52,7 @@ def init(model: Model, *, example_inputs: object = None) -> str:
 def starter_text(made: Starter) -> str:
     """Return the recipe in canonical form."""
     lines = [*_head(made), *_axes(made), *_parts(made), *_frozen(made), *_expectation(made)]
-    return grammar.format(grammar.parse(Source("<starter>", "\n".join(lines) + "\n")))
+    return grammar.format(grammar.parse(SourceText("<starter>", "\n".join(lines) + "\n")))
 
 
 def _head(made: Starter) -> Iterator[str]:

@@ -99,7 +99,7 @@ def calibrated(
 
 
 @dataclass
-class Reference:
+class CalibratedSource:
     """A source with its calibration data. Its outputs are kept as far as memory allows.
 
     logits: the outputs that look like logits.
@@ -213,14 +213,16 @@ class CompareCase:
         source = lasting_reference(self.subject, frozenset(self.logits))
         return self.own(source, *_running(self.result), rank, size)
 
-    def own(self, source: Reference, session: Session, result: Path, rank: int, size: int) -> Compared | None:
+    def own(
+        self, source: CalibratedSource, session: Session, result: Path, rank: int, size: int
+    ) -> Compared | None:
         """The comparison in one case, with models that are open."""
         number = self.first + rank
         return source.beside(session, result, self.ports, number) if number < len(source.cases) else None
 
 
 @lru_cache(maxsize=1)
-def lasting_reference(subject: Subject, logits: frozenset[str]) -> Reference:
+def lasting_reference(subject: Subject, logits: frozenset[str]) -> CalibratedSource:
     """A source that stays open until the process ends."""
     return lasting.enter_context(reference(subject, logits))
 
@@ -232,9 +234,9 @@ def _running(result: Runnable) -> tuple[Session, Path]:
 
 
 @contextmanager
-def reference(subject: Subject, logits: Collection[str]) -> Iterator[Reference]:
+def reference(subject: Subject, logits: Collection[str]) -> Iterator[CalibratedSource]:
     """Open a source with its calibration data."""
     cases, file = subject.cases(), subject.runs
     with runnable(file) as copy, Session(copy) as session:
         prediction = find_prediction(read_signature(file), session, cases[0], logits)
-        yield Reference(subject, cases, session, prediction, logits)
+        yield CalibratedSource(subject, cases, session, prediction, logits)

@@ -21,7 +21,7 @@ from growc.errors.diagnostic import wrong
 from growc.errors.shown import Shown
 from growc.formats.compiler import compiled
 from growc.ir.graph import Value
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.compilation import Analysis, Result
 from growc.passes.roles.indexed_axes import token_inputs
 from growc.reports.products import Sizes, costs, with_gradients
@@ -107,7 +107,7 @@ def count(
     trained: Collection[str] | None = None,
 ) -> Flops:
     """The FLOPs of a model, or of the result of a finished compilation; as `flops`."""
-    ids = token_inputs(Flow(c.axes), vocabulary(c))
+    ids = token_inputs(AxisQueries(c.axes), vocabulary(c))
     inputs, sizes_at_points = sizes_of_all(c, ids, sizes or {})
     forward, backward, uncounted = costs(c, sizes_at_points, with_gradients(c, trained))
     shapes = {v: tuple(s[0] for s in rows) for v, rows in inputs.items() if rows is not None}

@@ -27,7 +27,7 @@ from growc.measurement.prediction import Loss
 from growc.measurement.shared import Runnable, Subject
 from growc.passes.finish.interface import logits
 from growc.plans.scores import Scores, read_scores, write_scores
-from growc.reports.calibration import Outcome, Reference, lasting_reference, reference
+from growc.reports.calibration import CalibratedSource, Outcome, lasting_reference, reference
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ ONLY = "it is the only layer"
 
 
 @dataclass(frozen=True)
-class Trial:
+class LayerTrial:
     """The cost of one change, or the reason why it cannot be made."""
 
     outcome: Outcome | None
@@ -54,8 +54,8 @@ class LayerProfile:
 
     scope: str
     score: LayerScore
-    removed: Trial
-    doubled: Trial
+    removed: LayerTrial
+    doubled: LayerTrial
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def profile(
     with ExitStack() as stack:
 
         @cache
-        def opened() -> Reference:
+        def opened() -> CalibratedSource:
             return stack.enter_context(reference(subject, known))
 
         for at in range(0, len(new), ranks.size):
@@ -128,11 +128,13 @@ class TryChange:
     logits: frozenset[str]
     changes: tuple[tuple[int, tuple[int, ...]], ...]
 
-    def __call__(self, rank: int, size: int) -> Trial | None:
+    def __call__(self, rank: int, size: int) -> LayerTrial | None:
         """The cost of a change."""
         return self.own(lasting_reference(self.subject, self.logits), lambda done: None, rank, size)
 
-    def own(self, source: Reference, tell: Callable[[int], None], rank: int, size: int) -> Trial | None:
+    def own(
+        self, source: CalibratedSource, tell: Callable[[int], None], rank: int, size: int
+    ) -> LayerTrial | None:
         """The cost of a change, with a source that is open."""
         if rank >= len(self.changes):
             return None
@@ -155,7 +157,7 @@ class TrialCache:
 
     path: Path | None = None
     scores: Scores | None = None
-    tried: dict[str, Trial] = field(default_factory=dict)
+    tried: dict[str, LayerTrial] = field(default_factory=dict)
 
     @staticmethod
     def of(path: Path, mark: str) -> TrialCache:
@@ -168,13 +170,13 @@ class TrialCache:
         """The kept entries, as JSON."""
         return {} if self.scores is None else self.scores.profile
 
-    def trial(self, run: int, phrase: str) -> Trial | None:
+    def trial(self, run: int, phrase: str) -> LayerTrial | None:
         """The cost of a change, if known."""
         key = f"{run}: {phrase}"
         entry = self.entries.get(key)
-        return self.tried.get(key) if entry is None else record(Trial, entry)
+        return self.tried.get(key) if entry is None else record(LayerTrial, entry)
 
-    def keep(self, run: int, phrase: str, trial: Trial) -> None:
+    def keep(self, run: int, phrase: str, trial: LayerTrial) -> None:
         """Keep the cost of a change."""
         self.tried[f"{run}: {phrase}"] = trial
         self.write(f"{run}: {phrase}", asdict(trial))
@@ -185,7 +187,7 @@ class TrialCache:
             self.scores.profile[key] = entry
             write_scores(self.path, self.scores)
 
-    def source(self, opened: Callable[[], Reference]) -> tuple[int, Loss | None]:
+    def source(self, opened: Callable[[], CalibratedSource]) -> tuple[int, Loss | None]:
         """The number of samples, and the source's own loss."""
         if "source" not in self.entries:
             count, loss = sum(opened().rows), opened().loss
@@ -196,18 +198,18 @@ class TrialCache:
 
 
 def tried(
-    model: Path, run: int, order: Sequence[int], source: Reference, tell: Callable[[int], None]
-) -> Trial:
+    model: Path, run: int, order: Sequence[int], source: CalibratedSource, tell: Callable[[int], None]
+) -> LayerTrial:
     """The cost of another order of the layers of one run."""
     from growc.formats.compiler import analysed
 
     if not order:
-        return Trial(None, ONLY)
+        return LayerTrial(None, ONLY)
     try:
         with made(analysed(model), run, order) as (result, ports):
-            return Trial(source.compared(Runnable(result, result, Path), ports, tell))
+            return LayerTrial(source.compared(Runnable(result, result, Path), ports, tell))
     except GrowError as error:
-        return Trial(None, error.diagnostics[0].message)
+        return LayerTrial(None, error.diagnostics[0].message)
 
 
 def _from(progress: Progress, phrase: str, start: int, total: int) -> Callable[[int], None]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
     from growc.checkpoint.classes.on_disk import CheckpointOnDisk
     from growc.checkpoint.classes.outlined import ConfigOnly
-    from growc.checkpoint.files.shares import Share
+    from growc.checkpoint.files.shares import ProcessShare
     from growc.passes.compilation import Result
 
     Grown = GrownWeights[CheckpointOnDisk] | GrownWeights[ConfigOnly]
@@ -91,16 +91,16 @@ def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
     return Loads(per_process, read_size(bandwidth or BANDWIDTH, "--bandwidth"))
 
 
-def _load(grown: Grown, shares: Sequence[Share]) -> Load:
+def _load(grown: Grown, shares: Sequence[ProcessShare]) -> Load:
     read = sum(count for share in shares for count in _read(grown, share))
     return Load(read, sum(map(_written, shares)), max((share.part.whole for share in shares), default=0))
 
 
-def _written(share: Share) -> int:
+def _written(share: ProcessShare) -> int:
     return sum(len(share.rows[entry.name]) * entry.row_bytes for entry in share.part.entries)
 
 
-def _read(grown: Grown, share: Share) -> Iterator[int]:
+def _read(grown: Grown, share: ProcessShare) -> Iterator[int]:
     """The bytes that are read of each tensor of which a share is made."""
     names = share.part.made_of
     if not names:

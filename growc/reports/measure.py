@@ -78,14 +78,14 @@ def measurement(
     """The result of `measure`, with scores of layers and their branches, and the speed. ranks: the processes
     that run the cases.
     """
-    from growc.distinct import Part, model_parts, require_distinct
+    from growc.distinct import NamedPath, model_parts, require_distinct
     from growc.measurement import importance
     from growc.measurement.observed import layer_scores, named_scores
     from growc.plans.scores import cache_path, require
 
     place, scores_file = local(model, progress), None if out is None else Path(out)
-    written = Part("the file of scores", cache_path(place) if scores_file is None else scores_file)
-    require_distinct([written], [Part("the file of `--inputs`", Path(inputs)), *model_parts(place)])
+    written = NamedPath("the file of scores", cache_path(place) if scores_file is None else scores_file)
+    require_distinct([written], [NamedPath("the file of `--inputs`", Path(inputs)), *model_parts(place)])
     if scores_file is not None and (kind := irregular(scores_file)):
         raise GrowError(Diagnostic("G501", f"`{scores_file}` is {kind}, and no file"))
     compilation = analysed(place)

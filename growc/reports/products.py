@@ -15,7 +15,7 @@ from growc.algebra.space import Size
 from growc.ir.graph import Node, Value, Weight
 from growc.ir.notation import Product
 from growc.ir.traits import QUANTISE
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import LineInstance
 from growc.passes.compilation import Analysis, Result
 
 Sizes = Mapping[Value, tuple[Size, ...] | None]
@@ -58,7 +58,7 @@ def costs(c: Analysis, sizes: Sizes, needing: Collection[Value]) -> tuple[int, i
     return forward, backward, tuple(uncounted)
 
 
-def terms_of(c: Analysis, instance: Instance, sizes: Sizes) -> list[tuple[Product, int]] | None:
+def terms_of(c: Analysis, instance: LineInstance, sizes: Sizes) -> list[tuple[Product, int]] | None:
     """The products of a node, each with its number of multiplications; None if one number is unknown."""
     products = products_of(c, instance)
     numbers = [multiplications(instance.node, factor_axes, sizes) for factor_axes in products or ()]
@@ -68,7 +68,7 @@ def terms_of(c: Analysis, instance: Instance, sizes: Sizes) -> list[tuple[Produc
     return None if products is None or len(counted) < len(products) else counted
 
 
-def products_of(c: Analysis, instance: Instance) -> Sequence[Product] | None:
+def products_of(c: Analysis, instance: LineInstance) -> Sequence[Product] | None:
     """The products that a node sums; None if they, or their number, are unknown."""
     node, line, dialect = instance.node, instance.line, c.graph.dialect
     if not dialect.knows(node.op):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from growc.algebra.space import Space, atoms_of, find
 from growc.errors.diagnostic import Attempt, GrowError
 from growc.errors.regular_files import first_line
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.formats.compiler import asked_of, compiled, held
 from growc.passes.axes.ties import tied_heads
 from growc.passes.lowering.resolve_axis import glob
@@ -89,7 +89,7 @@ class Starter:
 
 
 @dataclass
-class Trials:
+class StarterTrials:
     """Statements planned on one analysis, each text once.
 
     again: makes a new analysis of the model.
@@ -107,7 +107,7 @@ class Trials:
         return self.known[text]
 
     def _planned(self, text: str) -> Result:
-        resolved = load([Source("<starter>", text)], {})
+        resolved = load([SourceText("<starter>", text)], {})
         moving = any(isinstance(b.statement, Stack | SubcloneLayers) for b in resolved.statements)
         return asked_of(
             self.again() if moving else self.analysis, resolved
@@ -167,7 +167,7 @@ def starter(model: Model, *, example_inputs: object = None) -> Starter:
         )
 
     analysis = analysed()
-    trials = Trials(analysis, analysed)
+    trials = StarterTrials(analysis, analysed)
     roles = analysis.roles
     names = [
         name
@@ -202,7 +202,7 @@ def _active(offers: Sequence[Offer]) -> Offer | None:
     return min(exact, key=lambda offer: (*PREFERRED, offer.axis).index(offer.axis), default=None)
 
 
-def _beside(trials: Trials, offer: Offer, active: Offer | None) -> Offer:
+def _beside(trials: StarterTrials, offer: Offer, active: Offer | None) -> Offer:
     """The offer, with its verdict together with the active statement."""
     if active is None or offer.statement in ("", active.statement):
         return offer
@@ -211,7 +211,7 @@ def _beside(trials: Trials, offer: Offer, active: Offer | None) -> Offer:
     return Offer(offer.axis, offer.sizes, offer.statement, offer.verdict, fits)
 
 
-def _offer(trials: Trials, axis: str, sizes: tuple[int, ...], larger: str = "") -> Offer:
+def _offer(trials: StarterTrials, axis: str, sizes: tuple[int, ...], larger: str = "") -> Offer:
     """The best statement on an axis of width."""
     return Offer(axis, sizes, *trials.best(*_candidates(axis, sizes, larger or f"2 * {axis}")))
 
@@ -225,31 +225,31 @@ def _candidates(axis: str, sizes: tuple[int, ...], larger: str) -> Iterator[list
         yield [f"subclone {axis} to {half} by {ranking}" for ranking in ("magnitude", "first")]
 
 
-def _named(trials: Trials, name: str) -> Offer:
+def _named(trials: StarterTrials, name: str) -> Offer:
     sizes = tuple(trials.analysis.roles.sizes(name))
     return _offer(trials, name, sizes, "vocab + 64" if name == "vocab" else "")
 
 
-def _layers(trials: Trials) -> Offer:
+def _layers(trials: StarterTrials) -> Offer:
     depths = tuple(numbers(trials.analysis.layers.runs))
     deeper = [f"stack layers to 2 * layers {order}" for order in ORDERS]
     shallower = [["subclone layers to layers - 1 by even"]] if min(depths) > 1 else []
     return Offer("layers", depths, *trials.best(deeper, *shallower))
 
 
-def _scoped(trials: Trials, named: Sequence[Offer], scopes: Sequence[str]) -> Iterator[Offer]:
+def _scoped(trials: StarterTrials, named: Sequence[Offer], scopes: Sequence[str]) -> Iterator[Offer]:
     """One statement in each scope: the first that is valid there alone."""
     yield from (offer for scope in scopes for offer in _first_within(trials, named, scope))
 
 
-def _in_layers(trials: Trials, named: Sequence[Offer]) -> Iterator[Offer]:
+def _in_layers(trials: StarterTrials, named: Sequence[Offer]) -> Iterator[Offer]:
     """One statement on half of the layers."""
     fewest = min(numbers(trials.analysis.layers.runs), default=0)
     if fewest > 1:
         yield from _first_within(trials, named, f"layers 0..{fewest // 2}")
 
 
-def _first_within(trials: Trials, named: Sequence[Offer], scope: str) -> Iterator[Offer]:
+def _first_within(trials: StarterTrials, named: Sequence[Offer], scope: str) -> Iterator[Offer]:
     """The first statement that the graph can take in a scope, if the class can, too."""
     outside = ("hidden", "vocab", "positions") if scope.startswith("layers") else ()
     usable = sorted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.recipe.expression import Expr
 from growc.recipe.syntax_tree import Item, Scope, Statement
 from growc.recipe.versions import LATEST
@@ -26,7 +26,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Row:
+class BudgetRow:
     """One choice of sizes for a budget.
 
     sizes: the size of each axis, as a statement spells it. amount: the amount of the quantity. lost: the loss
@@ -54,8 +54,8 @@ class Decision:
     axes: tuple[str, ...] = ()
     quantity: str = ""
     limit: int = 0
-    rows: tuple[Row, ...] = ()
-    near: tuple[Row, ...] = ()
+    rows: tuple[BudgetRow, ...] = ()
+    near: tuple[BudgetRow, ...] = ()
     notes: tuple[str, ...] = ()
     plain: tuple[str, ...] = ()
     plans: int = 0
@@ -72,15 +72,15 @@ class Resolved:
 
     statements: tuple[Bound, ...]
     parameters: Mapping[str, Expr] = field(default_factory=dict)
-    included: tuple[Source, ...] = ()
+    included: tuple[SourceText, ...] = ()
     defined: Mapping[str, Span] = field(default_factory=dict)
     language: str = LATEST
     decided: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True)
-class Reading:
+class ResolvedTexts:
     """Texts, and the recipe that they are resolved to."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[SourceText, ...]
     recipe: Resolved

@@ -15,11 +15,11 @@ SIZE = Int(1)
 """The placeholder for a size that is not found yet."""
 
 
-def order_of(statement: rc.Budget) -> rc.Order | None:
+def order_of(statement: rc.Budget) -> rc.LayerOrder | None:
     """The order of the layers: the named order, else the ranking if it orders layers too."""
     ranking = statement.ranking
     if statement.order is None and ranking.name in SHALLOWER:
-        return rc.Order(ranking.name, span=ranking.span)
+        return rc.LayerOrder(ranking.name, span=ranking.span)
     return statement.order
 
 
@@ -112,7 +112,7 @@ def _axes(statement: rc.Budget | rc.Proportion) -> Iterator[Diagnostic]:
         yield Diagnostic("G210", message, statement.order.span, help="write `over …, layers`")
 
 
-def _held(limit: rc.Limit) -> Iterator[Diagnostic]:
+def _held(limit: rc.QuantityLimit) -> Iterator[Diagnostic]:
     """Yield errors of `at batch … length …`: `memory` needs it, and no other quantity takes it."""
     example, sequences = "`memory <= 4B at batch 1 length 4096`", limit.sequences
     if limit.quantity == "memory" and sequences is None:

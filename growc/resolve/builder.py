@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.source import LINE_END, Source, Span
+from growc.errors.source import LINE_END, SourceText, Span
 
 if TYPE_CHECKING:
     from growc.recipe import syntax_tree as rc
@@ -68,7 +68,7 @@ class Recipe:
 
     def __str__(self) -> str:
         from growc import grammar
-        from growc.recipe.syntax_tree import Recipe as Said
+        from growc.recipe.syntax_tree import RecipeTree as Said
 
         return grammar.format(Said(self.body))
 
@@ -282,7 +282,7 @@ def _read(line: str) -> rc.Item:
     """The one statement that a line consists of. Raises GrowError with every mistake in it."""
     from growc import grammar
 
-    source = Source("<recipe>", LINE_END.sub(" ", line))
+    source = SourceText("<recipe>", LINE_END.sub(" ", line))
     body = grammar.parse(source).body
     if len(body) != 1:
         whole = Span(source, 0, len(source.text))

@@ -137,7 +137,7 @@ def _in_parts(statement: rc.Upcycle, expr: Expr, count: int | None, top: int | N
 
 
 def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
-    if isinstance(layers, rc.Layer):
+    if isinstance(layers, rc.LayerNumber):
         yield from _subtracted(layers)
         return
     start, stop = constant(layers.start), constant(layers.stop)
@@ -147,7 +147,7 @@ def _range(layers: rc.LayerRange) -> Iterator[Diagnostic]:
         )
 
 
-def _subtracted(layer: rc.Layer) -> Iterator[Diagnostic]:
+def _subtracted(layer: rc.LayerNumber) -> Iterator[Diagnostic]:
     """Yield an error for a layer such as `0-2`: it means one layer from the end, and looks like a range."""
     value = constant(layer.number)
     match layer.number:
@@ -160,7 +160,7 @@ def _subtracted(layer: rc.Layer) -> Iterator[Diagnostic]:
             yield Diagnostic("G206", message, layer.span, f"this is {value}", help=remedy)
 
 
-def _order(order: rc.Order | None) -> Iterator[Diagnostic]:
+def _order(order: rc.LayerOrder | None) -> Iterator[Diagnostic]:
     if order is not None:
         yield from at_least(1, order.count, "a number of layers")
 

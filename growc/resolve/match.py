@@ -17,10 +17,10 @@ from growc.recipe.expression import Binary, Expr, Int, Name
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import OPTIONS
 from growc.recipe.syntax_tree import (
+    LayerOrder,
     Match,
     NamedAxis,
     Option,
-    Order,
     RoleScope,
     Scope,
     Stack,
@@ -177,7 +177,7 @@ class _Expansion:
     def file(self) -> str:
         return f"`{self.match.file.value}`"
 
-    def report(self, code: str, message: str, remedy: str, at: Order | None = None) -> None:
+    def report(self, code: str, message: str, remedy: str, at: LayerOrder | None = None) -> None:
         span = self.match.file.span if at is None else at.span
         self.problems.append(Diagnostic(code, message, span, help=remedy))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic, GrowError, concealed, nearest
 from growc.errors.regular_files import irregular
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.recipe.expression import (
     UNKNOWN,
     AnyNode,
@@ -41,13 +41,13 @@ from growc.recipe.syntax_tree import (
     Include,
     Item,
     Language,
+    LayerOrder,
     Let,
     Measure,
     Nest,
-    Order,
     Proportion,
     Ranking,
-    Recipe,
+    RecipeTree,
     Reorder,
     Scope,
     Scoped,
@@ -72,7 +72,7 @@ MAX_VALUE = 10**18
 
 
 Read = Callable[[Path], str]
-Included = tuple[Source, Recipe, Sequence[Diagnostic]]
+Included = tuple[SourceText, RecipeTree, Sequence[Diagnostic]]
 
 
 def read_file(path: Path) -> str:
@@ -100,7 +100,7 @@ def as_text(data: bytes) -> str:
 
 
 def load(
-    sources: Sequence[Source],
+    sources: Sequence[SourceText],
     params: Mapping[str, str],
     read: Read = read_file,
     decided: Sequence[Decision] = (),
@@ -117,7 +117,7 @@ def load(
 
 
 def resolve(
-    sources: Sequence[Source],
+    sources: Sequence[SourceText],
     params: Mapping[str, str],
     read: Read = read_file,
     decided: Sequence[Decision] = (),
@@ -142,17 +142,21 @@ class _TooManyError(Exception):
 
 class _Resolver:
     def __init__(
-        self, sources: Sequence[Source], params: Mapping[str, str], read: Read, decided: Sequence[Decision]
+        self,
+        sources: Sequence[SourceText],
+        params: Mapping[str, str],
+        read: Read,
+        decided: Sequence[Decision],
     ) -> None:
         self.sources, self.read, self.decided = sources, read, tuple(decided)
         self.undecided = iter(self.decided)
-        self.params = {name: Source("-p", f"{name}={text}") for name, text in params.items()}
+        self.params = {name: SourceText("-p", f"{name}={text}") for name, text in params.items()}
         self.given: dict[str, Expr | None] = {}
         self.problems: dict[Diagnostic, None] = {}
         self.statements: list[Bound] = []
         self.defined: dict[str, Span] = {}
         self.values: dict[str, Expr] = {}
-        self.included: list[Source] = []
+        self.included: list[SourceText] = []
         self.chain: list[Span] = []
         self.complete = True  # whether all was read, every included recipe too
         self.moment = 1  # the number of the next statement
@@ -162,7 +166,7 @@ class _Resolver:
         self.count = 0  # of statements
         self.read_before: dict[Path, Included] = {}
 
-    def run(self, recipes: Sequence[Recipe]) -> Resolved:
+    def run(self, recipes: Sequence[RecipeTree]) -> Resolved:
         self.given = {name: self.parameter(name, source) for name, source in self.params.items()}
         lets: dict[str, Expr] = {}
         with contextlib.suppress(_TooManyError):
@@ -195,14 +199,14 @@ class _Resolver:
 
     # Names and values
 
-    def parameter(self, name: str, source: Source) -> Expr | None:
+    def parameter(self, name: str, source: SourceText) -> Expr | None:
         from growc.grammar import read_expression
 
         expr, problems = read_expression(source, len(name) + 1)
         self.problems.update(dict.fromkeys(problems))
         return expr
 
-    def unknown_parameter(self, name: str, source: Source) -> None:
+    def unknown_parameter(self, name: str, source: SourceText) -> None:
         near = nearest(name, self.defined)
         have = ", ".join(f"`{other}`" for other in self.defined)
         message = f"the recipe has no `let {name}`"
@@ -267,7 +271,7 @@ class _Resolver:
 
     # Statements
 
-    def text(self, recipe: Recipe, scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
+    def text(self, recipe: RecipeTree, scopes: tuple[Scope, ...], lets: dict[str, Expr]) -> None:
         """Add the statements of one text, read in its version of the language."""
         outer_version = self.version
         versions = [item for item in recipe.body if isinstance(item, Language)]
@@ -347,7 +351,7 @@ class _Resolver:
             message = "no inputs are known to measure candidates on"
             yield Diagnostic("G214", message, statement.span, help=remedy)
         for part in parts_of(statement):
-            if isinstance(part, Ranking | Order) and statistic_of(part) and not self.measured:
+            if isinstance(part, Ranking | LayerOrder) and statistic_of(part) and not self.measured:
                 remedy = 'write `measure importance on "FILE"` above it'
                 yield Diagnostic("G214", "no importance was measured before this", part.span, help=remedy)
 
@@ -389,7 +393,7 @@ class _Resolver:
             problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
         else:
             private = Path(os.path.realpath(path)).suffix != ".grow"
-            source = Source(path.as_posix(), text, private)
+            source = SourceText(path.as_posix(), text, private)
             self.read_before[path] = source, *read_text(source)
             return self.read_before[path]
         self.complete = False

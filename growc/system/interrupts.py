@@ -27,7 +27,7 @@ class Interrupted(KeyboardInterrupt):
     """
 
 
-class Command:
+class SignalState:
     """The state of a command with respect to signals. After the first signal, no other disturbs the
     cleanup.
     """
@@ -60,11 +60,11 @@ class Command:
                     self.interrupt()
 
 
-_RUNNING: list[Command] = []
+_RUNNING: list[SignalState] = []
 """The commands that signals interrupt, the innermost last; only those of the main thread."""
 
 
-def _running() -> Command | None:
+def _running() -> SignalState | None:
     """The command that this thread runs, if signals interrupt it."""
     return _RUNNING[-1] if _RUNNING and threading.current_thread() is threading.main_thread() else None
 
@@ -76,7 +76,7 @@ def committed() -> None:
 
 
 @contextlib.contextmanager
-def interruptible(command: Command) -> Iterator[None]:
+def interruptible(command: SignalState) -> Iterator[None]:
     """In this context, SIGTERM and SIGHUP end a command as Ctrl-C does.
 
     An import may turn the interrupt into an error; it becomes Interrupted again.

@@ -44,7 +44,7 @@ class Owner:
 
 
 @dataclass(frozen=True)
-class Moves:
+class Renames:
     """Renames out of a folder.
 
     moves: for each, the name beside the folder, the inode, and the name of the previous file. model: the
@@ -173,7 +173,7 @@ def journal(moves: Sequence[tuple[Path, Path]], stale: Sequence[Path]) -> None:
         mine = [(d, place, k) for k, (d, place) in enumerate(moves[:-1]) if _shop(d) == folder]
         rows = [(place.name, d.stat().st_ino, kept_aside(d, k).name) for d, place, k in mine]
         stale_names = [path.name for path in stale] if folder == _shop(draft) else []
-        text = json.dumps(asdict(Moves(commit, rows, stale_names)))
+        text = json.dumps(asdict(Renames(commit, rows, stale_names)))
         new = folder / f"{MOVES}.new"
         new.write_text(text)
         synced(new)
@@ -363,7 +363,7 @@ def _recovered(folder: Path) -> None:
     Only the run's own files beside the folder are touched: names with the recorded inodes.
     """
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        recorded = Moves(**json.loads((folder / MOVES).read_text()))
+        recorded = Renames(**json.loads((folder / MOVES).read_text()))
         model, inode = recorded.model
         committed = _inode(Path(model)) == inode
         for name, number, before in [] if committed else recorded.moves:

@@ -25,7 +25,7 @@ Stored = np.memmap[tuple[int, ...], np.dtype[np.float32 | np.int32]]
 
 
 @dataclass(frozen=True)
-class Sizes:
+class StoreSizes:
     """The sizes of a store. places: the number of tokens. count: K. temperature: that of `rest`."""
 
     places: int
@@ -41,7 +41,7 @@ class Sizes:
 class LogitStore:
     """The largest logits of `places` tokens, in order."""
 
-    def __init__(self, folder: str | Path, sizes: Sizes | None = None) -> None:
+    def __init__(self, folder: str | Path, sizes: StoreSizes | None = None) -> None:
         """Open a store, or create one of `sizes`.
 
         Raises ValueError if a store of other sizes exists, and FileNotFoundError if there is neither a store
@@ -57,7 +57,7 @@ class LogitStore:
             self._note()
         header = json.loads(head.read_text(encoding="utf-8"))
         self.written = int(header.pop("written"))
-        self.sizes = Sizes(**header)
+        self.sizes = StoreSizes(**header)
         if sizes not in (None, self.sizes):
             raise ValueError(f"`{self.folder}` is a store of {self.sizes}, and not of {sizes}")
         self.arrays = {name: self._array(name, "r+") for name in ARRAYS}

@@ -18,7 +18,7 @@ from growc.training.submodels import grown, top_and_head
 
 
 @dataclass(frozen=True)
-class Stage:
+class TrainingStage:
     """One stage of training.
 
     steps: its length. recipe: makes its model from the one before; empty for the same model. top: the number
@@ -30,26 +30,26 @@ class Stage:
     top: int | None = None
 
 
-def stackbert(layers: int, steps: Sequence[int]) -> list[Stage]:
+def stackbert(layers: int, steps: Sequence[int]) -> list[TrainingStage]:
     """Return a stage for each number of steps.
 
     The first has `layers` layers, each other twice as many as the one before.
     """
-    grown = [Stage(n, f"stack layers to {layers * 2**k} by whole") for k, n in enumerate(steps) if k]
-    return [Stage(steps[0]), *grown]
+    grown = [TrainingStage(n, f"stack layers to {layers * 2**k} by whole") for k, n in enumerate(steps) if k]
+    return [TrainingStage(steps[0]), *grown]
 
 
-def mslt(layers: int, added: int, steps: Sequence[int]) -> list[Stage]:
+def mslt(layers: int, added: int, steps: Sequence[int]) -> list[TrainingStage]:
     """Return a stage for each number of steps.
 
     Each but the first and the last adds layers, and the last trains everything.
     """
     grown = [
-        Stage(n, f"stack layers to {layers + k * added} by top {added}", added)
+        TrainingStage(n, f"stack layers to {layers + k * added} by top {added}", added)
         for k, n in enumerate(steps[:-1])
         if k
     ]
-    return [Stage(steps[0]), *grown, Stage(steps[-1])]
+    return [TrainingStage(steps[0]), *grown, TrainingStage(steps[-1])]
 
 
 class Staged(NamedTuple):
@@ -66,7 +66,7 @@ class Staged(NamedTuple):
 
 
 def enter(
-    stage: Stage,
+    stage: TrainingStage,
     module: nn.Module,
     optimizer: optim.Optimizer,
     example_inputs: object = None,

@@ -18,7 +18,7 @@ from growc.checkpoint.grow_module import grow as grow_class
 from growc.checkpoint.grow_module import place
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.transformers.config.shapes import same_tensors
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.formats.compiler import compiled, has_config
 from growc.ir.graph import readers, used_by
 from growc.ir.walk import walk
@@ -120,7 +120,7 @@ def _bottom(whole: nn.Module, count: int, example_inputs: object) -> tuple[nn.Mo
 
 def grown(text: str, module: nn.Module, example_inputs: object) -> tuple[nn.Module, Plan]:
     """Return the module that a recipe makes and its plan. The class is kept if a config can build it."""
-    recipe = load([Source("<training>", text)], {})
+    recipe = load([SourceText("<training>", text)], {})
     grow = grow_class if has_config(module) else grow_module
     result = grow(recipe, module, example_inputs, check=False)
     return result, result.plan

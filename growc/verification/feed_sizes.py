@@ -1,6 +1,6 @@
 """Sizes for a model's symbolic dimensions, most plausible first: files do not say which must agree.
 
-The place of a symbol decides its `Kind`, and a `Scale` gives every kind a size. A relation tells which
+The place of a symbol decides its `SymbolKind`, and a `Scale` gives every kind a size. A relation tells which
 symbols are equal, or that a mask is as long as cached and new entries together. Callers try the assignments
 in turn until the model runs. Nothing is assumed about names, except that the same symbol has the same size
 everywhere and that "past + seq" is a sum.
@@ -19,7 +19,7 @@ from growc.dialects.onnx.files.signature import Input, Role
 Sizes = dict[str, int]
 
 
-class Kind(Enum):
+class SymbolKind(Enum):
     """The kind of a symbol, by its place."""
 
     BATCH = "batch"  # the first axis
@@ -66,27 +66,34 @@ _MERGES = 60
 """The number of assignments tried that set single symbols equal to others, or to sums."""
 
 
-def symbols(inputs: Sequence[Input]) -> dict[str, Kind]:
+def symbols(inputs: Sequence[Input]) -> dict[str, SymbolKind]:
     """Return every free symbol of the inputs with its kind. Unnamed axes have their own symbols."""
-    seen: dict[str, set[Kind]] = {}
+    seen: dict[str, set[SymbolKind]] = {}
     for port in inputs:
         for axis in range(len(port.dims)):
             for symbol in names(dimension(port, axis)):
                 seen.setdefault(symbol, set()).add(_kind(port, axis))
-    order = (Kind.LENGTH, Kind.PAST, Kind.BATCH, Kind.PICTURE, Kind.WAVE, Kind.SPAN)
+    order = (
+        SymbolKind.LENGTH,
+        SymbolKind.PAST,
+        SymbolKind.BATCH,
+        SymbolKind.PICTURE,
+        SymbolKind.WAVE,
+        SymbolKind.SPAN,
+    )
     return {symbol: next(kind for kind in order if kind in kinds) for symbol, kinds in seen.items()}
 
 
-def _kind(port: Input, axis: int) -> Kind:
+def _kind(port: Input, axis: int) -> SymbolKind:
     if axis == 0:
-        return Kind.BATCH
+        return SymbolKind.BATCH
     if port.role is Role.STATE:
-        return Kind.PAST if axis == port.time else Kind.LENGTH
+        return SymbolKind.PAST if axis == port.time else SymbolKind.LENGTH
     if port.role is Role.DATA and port.real:
-        return Kind.PICTURE if len(port.dims) >= 4 else Kind.WAVE
+        return SymbolKind.PICTURE if len(port.dims) >= 4 else SymbolKind.WAVE
     if port.role in (Role.MASK, Role.BIAS) and axis == len(port.dims) - 1:
-        return Kind.SPAN
-    return Kind.LENGTH
+        return SymbolKind.SPAN
+    return SymbolKind.LENGTH
 
 
 def dimension(port: Input, axis: int) -> int | str:
@@ -149,7 +156,7 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
     return left * right if isinstance(node.op, ast.Mult) else left // right
 
 
-def assignments(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[Sizes]:
+def assignments(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Iterator[Sizes]:
     """Yield distinct assignments: each relation at each scale, then merges, batches of one, and pictures."""
     tried: set[tuple[int, ...]] = set()
     for sizes in _candidates(kinds, scales):
@@ -159,50 +166,52 @@ def assignments(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[
             yield sizes
 
 
-def _candidates(kinds: Mapping[str, Kind], scales: Sequence[Scale]) -> Iterator[Sizes]:
+def _candidates(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Iterator[Sizes]:
     for scale in scales:
         yield from _related(kinds, scale)
     yield from _merged(kinds, scales[0])
     for scale in scales:
         yield from _related(kinds, scale._replace(batch=1))
-    if Kind.PICTURE in kinds.values():
+    if SymbolKind.PICTURE in kinds.values():
         for size in PICTURES:
             yield next(_related(kinds, scales[0]._replace(picture=size)))
 
 
-def _related(kinds: Mapping[str, Kind], scale: Scale) -> Iterator[Sizes]:
+def _related(kinds: Mapping[str, SymbolKind], scale: Scale) -> Iterator[Sizes]:
     """Yield the relations that exported models have, the one with the fewest assumptions first."""
-    stateful = Kind.PAST in kinds.values()
+    stateful = SymbolKind.PAST in kinds.values()
     span = scale.past + scale.length if stateful else scale.length
     base = {
-        Kind.BATCH: scale.batch,
-        Kind.LENGTH: scale.length,
-        Kind.PAST: scale.past,
-        Kind.SPAN: span,
-        Kind.PICTURE: scale.picture,
-        Kind.WAVE: scale.wave,
+        SymbolKind.BATCH: scale.batch,
+        SymbolKind.LENGTH: scale.length,
+        SymbolKind.PAST: scale.past,
+        SymbolKind.SPAN: span,
+        SymbolKind.PICTURE: scale.picture,
+        SymbolKind.WAVE: scale.wave,
     }
     equal = {symbol: base[kind] for symbol, kind in kinds.items()}
     apart, extra = dict(equal), 0
     for symbol, kind in kinds.items():
-        if kind is Kind.LENGTH and not symbol.startswith("?"):
+        if kind is SymbolKind.LENGTH and not symbol.startswith("?"):
             apart[symbol] += extra
             extra += 2
     yield apart
     yield equal
     if stateful:
-        yield _with(equal, kinds, {Kind.SPAN: scale.length})
-        yield _with(equal, kinds, {Kind.SPAN: scale.past})
-        yield _with(equal, kinds, {Kind.LENGTH: 1, Kind.SPAN: scale.past + 1})
-        yield _with(equal, kinds, {Kind.PAST: 0, Kind.SPAN: scale.length})
-    yield _with(equal, kinds, dict.fromkeys((Kind.PAST, Kind.SPAN, Kind.WAVE), scale.length))
+        yield _with(equal, kinds, {SymbolKind.SPAN: scale.length})
+        yield _with(equal, kinds, {SymbolKind.SPAN: scale.past})
+        yield _with(equal, kinds, {SymbolKind.LENGTH: 1, SymbolKind.SPAN: scale.past + 1})
+        yield _with(equal, kinds, {SymbolKind.PAST: 0, SymbolKind.SPAN: scale.length})
+    yield _with(
+        equal, kinds, dict.fromkeys((SymbolKind.PAST, SymbolKind.SPAN, SymbolKind.WAVE), scale.length)
+    )
 
 
-def _with(sizes: Sizes, kinds: Mapping[str, Kind], changed: Mapping[Kind, int]) -> Sizes:
+def _with(sizes: Sizes, kinds: Mapping[str, SymbolKind], changed: Mapping[SymbolKind, int]) -> Sizes:
     return {symbol: changed.get(kinds[symbol], size) for symbol, size in sizes.items()}
 
 
-def _merged(kinds: Mapping[str, Kind], scale: Scale) -> Iterator[Sizes]:
+def _merged(kinds: Mapping[str, SymbolKind], scale: Scale) -> Iterator[Sizes]:
     """Yield assignments with one symbol, then two, set to the size of another or to the sum of two others."""
     start = next(_related(kinds, scale))
     sizes = sorted(set(start.values()))

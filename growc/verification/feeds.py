@@ -25,7 +25,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import parsing_foreign_file
 from growc.system.limits import require
 from growc.verification import feed_sizes
-from growc.verification.feed_sizes import FIRST, SECOND, Kind, Scale, Sizes
+from growc.verification.feed_sizes import FIRST, SECOND, Scale, Sizes, SymbolKind
 from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Feeds, Session
 
@@ -70,7 +70,7 @@ def draw(inputs: Sequence[Input], session: Runner) -> list[Feeds]:
             )
         )
     seconds: tuple[Scale, ...] = SECOND + tuple(scale._replace(batch=3) for scale in FIRST)
-    if Kind.PAST in kinds.values():
+    if SymbolKind.PAST in kinds.values():
         seconds = tuple(scale._replace(past=0) for scale in SECOND[:2]) + seconds
     second, _ = _first_that_runs(inputs, kinds, seconds, session, cases)
     sizes = second or sizes
@@ -85,7 +85,7 @@ def draw(inputs: Sequence[Input], session: Runner) -> list[Feeds]:
 
 def _first_that_runs(
     inputs: Sequence[Input],
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, SymbolKind],
     scales: Sequence[Scale],
     session: Runner,
     cases: list[Feeds],

@@ -44,7 +44,7 @@ def judge_plan(statements: Sequence[Bound], c: Result) -> None:
         condition = statement.condition
         if isinstance(condition, ast.Exact) and not c.plan.certificate.exact:
             failures.append(_missed("the result is not exact", condition, c.plan))
-        elif isinstance(condition, ast.Comparison):
+        elif isinstance(condition, ast.SizeCondition):
             failures += _compare(condition, bound.scopes, c)
     if failures:
         raise GrowError(*failures)
@@ -77,7 +77,7 @@ def _missed(message: str, condition: ast.Condition, plan: Plan) -> Diagnostic:
     return Diagnostic("G401", message, condition.span, "expected here", gap_notes(gaps), remedy)
 
 
-def _compare(condition: ast.Comparison, scopes: Sequence[ast.Scope], c: Result) -> list[Diagnostic]:
+def _compare(condition: ast.SizeCondition, scopes: Sequence[ast.Scope], c: Result) -> list[Diagnostic]:
     final = c.lowered.sizes
     region = region_of(scopes, c.roles.scopes, c.axes, c.layers, len(c.statements) + 1)
 

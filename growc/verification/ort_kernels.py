@@ -13,16 +13,16 @@ _FLOAT, _DOUBLE = "tensor(float)", "tensor(double)"
 _REAL = {_FLOAT, "tensor(float16)", "tensor(bfloat16)"}
 
 
-class Ports(NamedTuple):
+class RealPorts(NamedTuple):
     """Operands and results of a node, by number, with whether only real numbers can stand there."""
 
     inputs: dict[int, bool]
     outputs: dict[int, bool]
 
 
-def every_port(node: ir.Node) -> Ports:
+def every_port(node: ir.Node) -> RealPorts:
     """Return all of a node's ports, not all of which need be real."""
-    return Ports(
+    return RealPorts(
         dict.fromkeys(range(len(node.inputs)), False), dict.fromkeys(range(len(node.outputs)), False)
     )
 
@@ -33,7 +33,7 @@ class Kernels:
     def __init__(self, opsets: Mapping[str, int]) -> None:
         self._opsets = {_domain(domain): version for domain, version in opsets.items()}
 
-    def float_only(self, node: ir.Node) -> Ports:
+    def float_only(self, node: ir.Node) -> RealPorts:
         """Return the operands and results that must be float32 in a float64 copy.
 
         The result is empty if float64 runs, or if the operator is unknown. onnxruntime expands an operator
@@ -43,13 +43,13 @@ class Kernels:
         version = self._opsets.get(domain, 1)
         schema = _schema(domain, node.op_type, version)
         if schema is None:
-            return Ports({}, {})
+            return RealPorts({}, {})
         kernels = _constraints(domain, node.op_type, version)
         if not kernels:
             if not any(any(self.float_only(inner)) for inner in _expansion(domain, node.op_type, version)):
-                return Ports({}, {})
+                return RealPorts({}, {})
             kernels = ({formal.typeStr: [_FLOAT] for formal in (*schema.inputs, *schema.outputs)},)
-        return Ports(
+        return RealPorts(
             _narrow(schema.inputs, len(node.inputs), kernels),
             _narrow(schema.outputs, len(node.outputs), kernels),
         )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, static_values
 from growc.ir.notation import labels
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.units import Place, Stretched, UnitPath, by_group, is_group, is_one, merged
 from growc.passes.edits import HeadEdits
 
@@ -39,7 +39,7 @@ def unseen_units(axes: Axes) -> HeadEdits:
     return HeadEdits([*unfolds], repeats)
 
 
-def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[Stretched]:
+def _shared(axes: Axes, product: LineInstance, weighed: set[Space]) -> Iterator[Stretched]:
     """The operands of a product that have one head for all heads of the other operand, and no other heads."""
     for k in (0, 1):
         value, other_value = product.node.input(k), product.node.input(1 - k)
@@ -66,7 +66,7 @@ def _shared(axes: Axes, product: Instance, weighed: set[Space]) -> Iterator[Stre
                 yield Stretched((value, axis), space, by=(product.node, k))
 
 
-def _unfolds(axes: Axes, by_node: dict[Node, Instance], group: list[Stretched]) -> list[Place] | None:
+def _unfolds(axes: Axes, by_node: dict[Node, LineInstance], group: list[Stretched]) -> list[Place] | None:
     """The places where heads must be split off channels; None if no such place leads to the group."""
     unfold_places: list[Place] = []
     for place in group:
@@ -83,7 +83,7 @@ def _unfolds(axes: Axes, by_node: dict[Node, Instance], group: list[Stretched]) 
 class _Origins:
     """The values from which an axis of one element and the channels behind it come to a place together."""
 
-    def __init__(self, axes: Axes, by_node: dict[Node, Instance], value: Value, axis: int) -> None:
+    def __init__(self, axes: Axes, by_node: dict[Node, LineInstance], value: Value, axis: int) -> None:
         self.axes, self.by_node = axes, by_node
         channels = [s for k, s in enumerate(axes.of(value)) if k != axis and s.static and not s.unit]
         self.channels = [list(leaves(s)) for s in channels]

@@ -25,7 +25,7 @@ from growc.passes.raising.experts import find_experts
 
 
 @dataclass(eq=False)
-class Instance:
+class LineInstance:
     """A node's line with the space of each label."""
 
     __repr__ = brief
@@ -76,7 +76,7 @@ class Axes:
 
     graph: Graph
     spaces: dict[Value, tuple[Space, ...]] = field(default_factory=dict)
-    instances: list[Instance] = field(default_factory=list)
+    instances: list[LineInstance] = field(default_factory=list)
     states: list[State] = field(default_factory=list)
     routes: Routes = field(default_factory=dict)
     ranked: dict[Node, Space] = field(default_factory=dict)
@@ -235,7 +235,7 @@ def _many(space: Space) -> int:
     return math.prod(sizes) if space.kind == "product" else sum(sizes)
 
 
-def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | None = None) -> Instance:
+def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | None = None) -> LineInstance:
     """Unify the labels of a node's line with the axes of its values.
 
     line: the line to use; None takes the one of the operator's row.
@@ -281,7 +281,7 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     for value in node.captured:
         for space in axes.of(value):
             freeze(space, Reason(node, f"the body of {node.kind} reads it"))
-    return Instance(node, line, by_label)
+    return LineInstance(node, line, by_label)
 
 
 def _place(space: Space, term: Term, made: dict[str, Space], node: Node, opaque_here: Reason) -> None:

@@ -1,7 +1,7 @@
 """Queries of the axis graph by the rules for roles.
 
-Needs: the axis graph. Gives: `Flow`, which tells weights from activations. It knows which spaces a weight
-reads and makes, and whether a value is made from another one through a weight.
+Needs: the axis graph. Gives: `AxisQueries`, which tells weights from activations. It knows which spaces a
+weight reads and makes, and whether a value is made from another one through a weight.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from growc.ir.notation import Axes as Terms
 from growc.ir.notation import is_whole, labels, names_of
 from growc.ir.traits import DEQUANTISE, MOVES, QUANTISE, SAME
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.raising.norms import find_norms
 
 THROUGH = (SAME, QUANTISE, DEQUANTISE)
 """Traits of operators that pass a value on unchanged, except for casts and rounding."""
 
 
-class Flow:
+class AxisQueries:
     """Questions about one axis graph."""
 
     def __init__(self, axes: Axes) -> None:
@@ -60,9 +60,9 @@ class Flow:
                 parameters.update(node.outputs)
         return parameters
 
-    def chosen_weights(self) -> dict[Value, Instance]:
+    def chosen_weights(self) -> dict[Value, LineInstance]:
         """Matrices that run-time numbers choose from a stack, each with its look-up."""
-        lookups: dict[Value, Instance] = {}
+        lookups: dict[Value, LineInstance] = {}
         for instance in self.axes.instances:
             source, treatment = instance.node.input(0), instance.line.treatment
             if "made_of" in instance.node.attributes:
@@ -78,7 +78,7 @@ class Flow:
                 lookups.update((out, lookups[source]) for out in instance.node.outputs)
         return lookups
 
-    def weight_of(self, instance: Instance) -> int | None:
+    def weight_of(self, instance: LineInstance) -> int | None:
         """The operand of a contraction that is a weight, is made from weights, or is chosen from a stack of
         them.
         """
@@ -87,14 +87,14 @@ class Flow:
         candidates += [i for i, v in operands if v in self.static and v.rank == 2]
         return next(iter(candidates + [i for i, v in operands if v in self.chosen]), None)
 
-    def read(self, instance: Instance) -> list[Space]:
+    def read(self, instance: LineInstance) -> list[Space]:
         """The spaces that a product with a weight contracts, as whole axes of its other operand."""
         operand = self.weight_of(instance) or 0
         output_names = set(names_of(instance.line.outputs[0]))
         summed = set(names_of(instance.line.inputs[operand])) - output_names
         return self._bearing(instance.node.inputs[1 - operand], instance.line.inputs[1 - operand], summed)
 
-    def made(self, instance: Instance) -> list[Space]:
+    def made(self, instance: LineInstance) -> list[Space]:
         """The spaces that a product with a weight makes, as whole axes of its result."""
         operand = self.weight_of(instance) or 0
         weight_names = set(names_of(instance.line.inputs[operand])) - set(
@@ -107,7 +107,7 @@ class Flow:
         pairs = zip(spaces, terms or (), strict=True)
         return [find(space) for space, term in pairs if names & set(labels(term))]
 
-    def maker(self, value: Value) -> Instance | None:
+    def maker(self, value: Value) -> LineInstance | None:
         """The instance of the node that makes a value, if a live one does."""
         return None if value.producer is None else self.by_node.get(value.producer)
 
@@ -115,11 +115,11 @@ class Flow:
         """The atoms of all axes of a value."""
         return set(atoms_of(self.axes.of(value)))
 
-    def product_above(self, softmax: Node) -> Instance | None:
+    def product_above(self, softmax: Node) -> LineInstance | None:
         """The nearest product of two activations that a softmax normalises, through elementwise operators."""
         return next(self.products_above(softmax), None)
 
-    def products_above(self, softmax: Node) -> Iterator[Instance]:
+    def products_above(self, softmax: Node) -> Iterator[LineInstance]:
         """All products of activations whose sum a softmax normalises, the nearest first."""
         softmax_atoms = self.atoms(softmax.required(0))
         products = (product for product, _, _ in self._next_to(softmax, down=False) if self._meet(product))
@@ -127,14 +127,14 @@ class Flow:
             product for product in products if softmax_atoms.issuperset(atoms_of(_rows_and_columns(product)))
         )
 
-    def product_below(self, softmax: Node) -> tuple[Instance, int] | None:
+    def product_below(self, softmax: Node) -> tuple[LineInstance, int] | None:
         """The product of a softmax's result with another activation, and the number of that other operand."""
         below = self._next_to(softmax, down=True)
         return next(
             ((product, 1 - place) for product, place, _ in below if self._meet(product) and place < 2), None
         )
 
-    def mixings(self, softmax: Node) -> list[Instance]:
+    def mixings(self, softmax: Node) -> list[LineInstance]:
         """The products with weights that mix heads next to a softmax, before and behind it."""
         mixings = (
             product
@@ -144,11 +144,11 @@ class Flow:
         )
         return list(dict.fromkeys(mixings))
 
-    def _meet(self, instance: Instance) -> bool:
+    def _meet(self, instance: LineInstance) -> bool:
         """Whether an instance is a product of two activations."""
         return instance.line.treatment == "contract" and self.weight_of(instance) is None
 
-    def _next_to(self, softmax: Node, down: bool) -> Iterator[tuple[Instance, int, Space]]:
+    def _next_to(self, softmax: Node, down: bool) -> Iterator[tuple[LineInstance, int, Space]]:
         """The instances before a softmax, or behind it, up to products. The search passes through a product
         with a weight if the weight leaves the softmax's normalised axis alone.
 
@@ -158,12 +158,12 @@ class Flow:
         value, terms = softmax.required(0), self.by_node[softmax].line.inputs[0] or ()
         normalised = [find(s) for s, term in zip(self.axes.of(value), terms, strict=False) if is_whole(term)]
 
-        def beside(node: Node, columns: Space) -> Iterator[tuple[Instance, int, Space]]:
+        def beside(node: Node, columns: Space) -> Iterator[tuple[LineInstance, int, Space]]:
             given = makers(v for v in node.inputs if v not in self.static)
             uses = [use for v in node.outputs for use in v.users] if down else [(n, 0) for n in given]
             yield from ((self.by_node[n], place, columns) for n, place in uses if n in self.by_node)
 
-        def behind(step: tuple[Instance, int, Space]) -> Iterator[tuple[Instance, int, Space]]:
+        def behind(step: tuple[LineInstance, int, Space]) -> Iterator[tuple[LineInstance, int, Space]]:
             instance, _, columns = step
             product = instance.line.treatment == "contract"
             remaining = self._passed(instance, columns, down) if product else columns
@@ -171,7 +171,7 @@ class Flow:
 
         return walk(beside(softmax, normalised[0] if normalised else Space(())), behind, nearest=True)
 
-    def _passed(self, instance: Instance, space: Space, down: bool) -> Space | None:
+    def _passed(self, instance: LineInstance, space: Space, down: bool) -> Space | None:
         """The axis on the other side of a product with a weight, for an axis of its result (down: of its
         other operand).
 
@@ -195,7 +195,7 @@ class Flow:
                 return next((find(other_space) for other_space, t in candidates if t == term), None)
         return None
 
-    def is_pointwise(self, instance: Instance) -> bool:
+    def is_pointwise(self, instance: LineInstance) -> bool:
         """Whether a product with a weight works on each position alone, without a window or a depthwise
         kernel.
         """
@@ -205,7 +205,7 @@ class Flow:
         window = [s for s, t in zip(value.sizes or (), terms, strict=True) if t == "_" and set(s) != {1}]
         return not window and any(set(labels(t)) - output_names for t in terms)
 
-    def projections(self, value: Value | None) -> list[Instance]:
+    def projections(self, value: Value | None) -> list[LineInstance]:
         """The nearest products with weights above a value."""
 
         def above(node: Node) -> Iterator[Node]:
@@ -231,7 +231,7 @@ class Flow:
         return any(mapped and through_casts(value) is base for value, mapped in places)
 
 
-def _rows_and_columns(product: Instance) -> Iterator[Space]:
+def _rows_and_columns(product: LineInstance) -> Iterator[Space]:
     """For each operand of a product, the last axis of the result that comes from that operand alone."""
     output_names = names_of(product.line.outputs[0])
     for place in (0, 1):

@@ -21,8 +21,8 @@ from growc.algebra.space import Space, find, leaves, product
 from growc.ir.graph import Value
 from growc.ir.notation import Term, labels, names_of
 from growc.ir.traits import VIEW
-from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.infer import Axes, LineInstance
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.axes.units import Place, UnitPath, is_group, named_axes, ones_before, replace_spaces
 from growc.passes.raising.attention import attends, scores_of, weighs
 
@@ -31,7 +31,7 @@ def count_heads(axes: Axes) -> None:
     """Give the head of every attention that has only one a space of its own, in place."""
     if not any(weighs(i.node) or attends(i) for i in axes.instances):
         return
-    flow = Flow(axes)
+    flow = AxisQueries(axes)
     changed: dict[Place, Space] = {}
     for scores, axis in _single(flow):
         path = HeadPath(flow, Space(axes.of(scores.node.outputs[0])[axis].size, counts=True))
@@ -46,7 +46,7 @@ def count_heads(axes: Axes) -> None:
         replace_spaces(axes, changed)
 
 
-def _single(flow: Flow) -> Iterator[tuple[Instance, int]]:
+def _single(flow: AxisQueries) -> Iterator[tuple[LineInstance, int]]:
     """The scores of queries and keys without heads, with each shared axis of one element."""
     for instance in flow.axes.instances:
         scores = scores_of(flow, instance)
@@ -65,7 +65,7 @@ class HeadPath(UnitPath):
     read it.
     """
 
-    def __init__(self, flow: Flow, unit: Space) -> None:
+    def __init__(self, flow: AxisQueries, unit: Space) -> None:
         super().__init__(flow.axes, flow.by_node)
         self.flow, self.unit = flow, unit
         self.given = {*flow.axes.graph.outputs}
@@ -76,7 +76,7 @@ class HeadPath(UnitPath):
             return False
         return super().back(value, axis, space)
 
-    def named(self, instance: Instance, term: Term, space: Space) -> bool:
+    def named(self, instance: LineInstance, term: Term, space: Space) -> bool:
         """As for any path, except that all parts of a concatenation must have the head from weights."""
         if not super().named(instance, term, space):
             return False
@@ -97,7 +97,7 @@ class HeadPath(UnitPath):
             return False
         return all(self.onward(instance, i, axis, space) for instance, i in uses)
 
-    def onward(self, instance: Instance, operand: int, axis: int, space: Space) -> bool:
+    def onward(self, instance: LineInstance, operand: int, axis: int, space: Space) -> bool:
         """The same through one operator that uses the axis."""
         terms = instance.line.inputs[operand] if operand < len(instance.line.inputs) else None
         if terms is None:
@@ -108,7 +108,7 @@ class HeadPath(UnitPath):
             instance, terms[axis], space
         )
 
-    def joined(self, instance: Instance, operand: int, term: Term, space: Space) -> bool:
+    def joined(self, instance: LineInstance, operand: int, term: Term, space: Space) -> bool:
         """Whether the other operands have the axis from weights, or may be broadcast over it."""
         if term == "1":
             return True
@@ -122,14 +122,14 @@ class HeadPath(UnitPath):
                     return False
         return True
 
-    def passed_on(self, instance: Instance, term: Term, space: Space) -> bool:
+    def passed_on(self, instance: LineInstance, term: Term, space: Space) -> bool:
         """Whether the axis continues in the results, or ends in a product with a weight."""
         outs = [place for place in instance.makes() if term in labels(place[2])]
         if not outs:
             return instance.line.treatment == "contract" and self.flow.weight_of(instance) is not None
         return all(out_term == term and self.forward(value, axis, space) for value, axis, out_term in outs)
 
-    def merged(self, instance: Instance, terms: tuple[Term, ...], axis: int, space: Space) -> bool:
+    def merged(self, instance: LineInstance, terms: tuple[Term, ...], axis: int, space: Space) -> bool:
         """The same through a reshape that merges the head with the axis of its channels."""
         after = terms[axis + 1] if axis + 1 < len(terms) else None
         out, out_terms = instance.node.outputs[0], instance.line.outputs[0] or ()
@@ -157,7 +157,7 @@ def inner_heads(axes: Axes) -> dict[Place, Space]:
                 (one_place, merged_place)
             )
     changed: dict[Place, Space] = {}
-    flow = Flow(axes)
+    flow = AxisQueries(axes)
     for places in by_space.values():
         path = _Inside(flow, Space(axes.of(places[0][0][0])[places[0][0][1]].size, counts=True))
         if path.follows(places) and not changed.keys() & path.found.keys():
@@ -172,7 +172,7 @@ def count_inner_heads(axes: Axes) -> None:
         replace_spaces(axes, changed)
 
 
-def _merged(axes: Axes, instance: Instance) -> list[tuple[Place, Place]]:
+def _merged(axes: Axes, instance: LineInstance) -> list[tuple[Place, Place]]:
     """The places where an axis of one element is merged with the axis in front of it: that axis, and the
     merged one.
     """
@@ -202,7 +202,7 @@ class _Inside(HeadPath):
         backward = all(self.back(*one_place, self.unit) for one_place, _ in places)
         return backward and all(self.used(*place, whole) for _, place in places)
 
-    def passed_on(self, instance: Instance, term: Term, space: Space) -> bool:
+    def passed_on(self, instance: LineInstance, term: Term, space: Space) -> bool:
         """As for any path, except that heads may be merged with the axes behind them."""
         for value, axis, out_term in instance.makes():
             if out_term != term and isinstance(term, str) and term in labels(out_term):

@@ -22,7 +22,7 @@ from growc.ir.graph import Node, Value
 from growc.ir.notation import Term, labels
 from growc.ir.traits import REPEAT, TURN
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Axes, Instance, instantiate, space_of
+from growc.passes.axes.infer import Axes, LineInstance, instantiate, space_of
 from growc.passes.raising.attention import REPEAT_OP
 
 Place = tuple[Value, int]
@@ -61,7 +61,7 @@ def by_group(places: Iterable[Stretched]) -> list[list[Stretched]]:
     return list(groups.values())
 
 
-def merged(axes: Axes, instance: Instance, by_node: Mapping[Node, Instance]) -> Iterator[Stretched]:
+def merged(axes: Axes, instance: LineInstance, by_node: Mapping[Node, LineInstance]) -> Iterator[Stretched]:
     """The places where a stretched axis is merged with an axis of one element in front of it."""
     value = instance.node.input(0)
     if value is None or instance.line.treatment != "layout" or instance.node.has(TURN):
@@ -75,7 +75,7 @@ def merged(axes: Axes, instance: Instance, by_node: Mapping[Node, Instance]) -> 
                 yield Stretched((value, axis), space, group_axes)
 
 
-def _as_stretched(by_node: Mapping[Node, Instance], place: Place) -> tuple[Place, ...]:
+def _as_stretched(by_node: Mapping[Node, LineInstance], place: Place) -> tuple[Place, ...]:
     """The axis and its earlier forms, back to the operator that stretches it; empty if no operator does."""
     forms = [place]
     for value, axis in forms:
@@ -92,7 +92,7 @@ def _as_stretched(by_node: Mapping[Node, Instance], place: Place) -> tuple[Place
     return ()
 
 
-def _repeated(instance: Instance) -> Iterator[Stretched]:
+def _repeated(instance: LineInstance) -> Iterator[Stretched]:
     """Operators whose line has both units and group: h heads of keys and values for (h g) of queries."""
     node, group = instance.node, instance.spaces.get("g")
     if group is None or not is_group(find(group)):
@@ -111,7 +111,7 @@ def is_one(value: Value, axis: int) -> bool:
     return value.sizes is not None and set(value.sizes[axis]) == {1}
 
 
-def named_axes(instance: Instance, name: Term) -> Iterator[tuple[Place, Term]]:
+def named_axes(instance: LineInstance, name: Term) -> Iterator[tuple[Place, Term]]:
     """The axes of the operands whose terms contain a label, each with its term."""
     yield from (((value, k), term) for value, k, term in instance.reads() if name in labels(term))
 
@@ -121,7 +121,7 @@ def is_group(space: Space) -> bool:
     return space.kind == "atom" and space.static and space.frozen is None and not space.unit
 
 
-def _expose(axes: Axes, by_node: dict[Node, Instance], places: Sequence[Stretched]) -> None:
+def _expose(axes: Axes, by_node: dict[Node, LineInstance], places: Sequence[Stretched]) -> None:
     value, axis = places[0].one
     unit, path = Space(axes.of(value)[axis].size, counts=True), UnitPath(axes, by_node)
     if not all(path.back(*place.one, unit) for place in places):
@@ -142,7 +142,7 @@ def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
     axes.instances = [_again(axes, i, changed) for i in axes.instances]
 
 
-def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> Instance:
+def _again(axes: Axes, instance: LineInstance, changed: Mapping[Place, Space]) -> LineInstance:
     """The instance of a node with the new spaces.
 
     It keeps its line if the line names all changed axes. The line must also name no axis that stays one
@@ -161,7 +161,7 @@ def _again(axes: Axes, instance: Instance, changed: Mapping[Place, Space]) -> In
 class UnitPath:
     """The path of one element back to weights, with the new space of every axis on it."""
 
-    def __init__(self, axes: Axes, by_node: dict[Node, Instance]) -> None:
+    def __init__(self, axes: Axes, by_node: dict[Node, LineInstance]) -> None:
         self.axes, self.by_node = axes, by_node
         self.used_again = cache(self._used_again)
         self.found: dict[Place, Space] = {}
@@ -188,7 +188,7 @@ class UnitPath:
             self.found[value, axis] = space
         return reached
 
-    def named(self, instance: Instance, term: Term, space: Space) -> bool:
+    def named(self, instance: LineInstance, term: Term, space: Space) -> bool:
         """Follow the axis through an operator whose line names it: at least one operand must have it from
         weights.
 
@@ -307,7 +307,7 @@ class UnitPath:
                 same_axes = [k for k, term in enumerate(out or ()) if term == terms[axis]]
                 yield from ((result, k) for k in same_axes if len(ones_before(out or (), k)) == ones)
 
-    def reshaped(self, instance: Instance, terms: Sequence[Term], axis: int, space: Space) -> bool:
+    def reshaped(self, instance: LineInstance, terms: Sequence[Term], axis: int, space: Space) -> bool:
         """Follow the axis through a reshape: to the same one of the axes of one element before a factor, or
         into the axis of its units.
         """

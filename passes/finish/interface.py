@@ -14,7 +14,7 @@ from growc.plans.unitmaps import BlendMap, InputMap, NumberMap, OutputMap, State
 
 if TYPE_CHECKING:
     from growc.algebra.indexmap import Floats, IndexMap, Ints
-    from growc.passes.axes.infer import Instance
+    from growc.passes.axes.infer import LineInstance
     from growc.passes.compilation import Analysis, Result
 
 
@@ -148,7 +148,7 @@ def logits(c: Analysis) -> frozenset[str]:
     )
 
 
-def _is_product(value: Value, by_node: Mapping[Node, Instance], static: Collection[Value]) -> bool:
+def _is_product(value: Value, by_node: Mapping[Node, LineInstance], static: Collection[Value]) -> bool:
     """Whether a value is a product with a weight, apart from biases, factors and caps."""
     while (node := value.producer) is not None and (instance := by_node.get(node)) is not None:
         if instance.line.treatment == "contract":

@@ -19,7 +19,7 @@ import numpy as np
 from growc.algebra.indexmap import Bools, Floats, Ints
 from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Value
-from growc.ir.lowered_statement import Request, Stage
+from growc.ir.lowered_statement import SpaceRequest, Stage
 from growc.passes.compilation import Stored
 from growc.passes.finish.probing import Probe, standing_for
 from growc.passes.roles.name_axes import RoleAxis
@@ -30,7 +30,7 @@ from growc.recipe.option_rules import ADDED_UP
 
 
 @dataclass
-class Units:
+class AtomUnits:
     """The units of one atom of the result.
 
     kinds: a number for each unit; units with equal numbers are alike. dead: units that are zero behind zero
@@ -68,7 +68,7 @@ class Symmetry:
 
     def found(self) -> Iterator[Alike]:
         """Yield one entry for each axis with units that are alike or dead, in the order of the statements."""
-        by_atom: dict[Space, list[tuple[Stage, Request]]] = defaultdict(list)
+        by_atom: dict[Space, list[tuple[Stage, SpaceRequest]]] = defaultdict(list)
         before_move: dict[Space, int] = {}
         for stage in self.c.lowered.stages:
             for atom, request in stage.requests.items():
@@ -105,7 +105,7 @@ class Symmetry:
                     axis_by_name_and_atom.setdefault((name, atom), axis)
         return axis_by_name_and_atom
 
-    def entry(self, name: str, axis: RoleAxis, judged: Mapping[Space, Units | None], cure: str) -> Alike:
+    def entry(self, name: str, axis: RoleAxis, judged: Mapping[Space, AtomUnits | None], cure: str) -> Alike:
         """The entry of one axis."""
         atoms = dict.fromkeys(atoms_of(axis.spaces))
         total = self.c.lowered.sizes.product(axis.spaces)
@@ -135,7 +135,7 @@ class Symmetry:
 
     # ---------------------------------------------------------------- one atom
 
-    def units(self, atom: Space) -> Units | None:
+    def units(self, atom: Space) -> AtomUnits | None:
         """The units of an atom. None where callers of the model number them: each unit gets other data."""
         atom = find(atom)
         size = self.c.lowered.sizes.of(atom)[0]
@@ -157,7 +157,7 @@ class Symmetry:
         reached = self.c.heard.get(atom, np.zeros(size, dtype=bool))
         dead &= ~reached
         kinds = np.unique(key, return_inverse=True)[1].reshape(-1)
-        return Units(kinds, dead)
+        return AtomUnits(kinds, dead)
 
     def slices(self, use: Value, axis: int, atom: Space) -> Floats | None:
         """Numbers that stand for the slice of each unit along an axis of a weight, shape (units, numbers).
@@ -211,7 +211,7 @@ def _summed(slices: Floats, random: np.random.Generator) -> Floats:
     return np.asarray(np.round(summed / max(float(np.abs(summed).max(initial=0.0)), 1e-300), 9))
 
 
-def remedy(mine: Sequence[tuple[Stage, Request]], alike: Bools, shares: bool) -> str:
+def remedy(mine: Sequence[tuple[Stage, SpaceRequest]], alike: Bools, shares: bool) -> str:
     """The remedy by which a statement on an atom would tell its units apart; empty where there is none.
 
     `mine`: the statements that map the atom. `shares`: whether readers can give copies different shares.

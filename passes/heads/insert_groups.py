@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from growc.algebra.space import atoms_of, leaves
 from growc.ir.graph import Node, Value, backward
-from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.infer import Axes, LineInstance
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.axes.ties import Tie
 from growc.passes.edits import HeadEdits
 from growc.passes.raising.attention import Attention, Operand
@@ -35,7 +35,7 @@ def groups_of_one(axes: Axes, roles: Roles, ties: Sequence[Tie]) -> HeadEdits:
     return HeadEdits(repeats=list(dict.fromkeys(places)))
 
 
-class _Finder(Flow):
+class _Finder(AxisQueries):
     def __init__(self, axes: Axes, roles: Roles, ties: Sequence[Tie]) -> None:
         super().__init__(axes)
         self.tied = {use: k for k, tie in enumerate(ties) for use in tie.uses}
@@ -70,7 +70,7 @@ class _Finder(Flow):
         uses = {backward(use, lambda node: True) for use in factors}
         return {self.tied.get(use, use.weight) for use in uses}
 
-    def place(self, instance: Instance, operand: int) -> tuple[Node, int, int, int] | None:
+    def place(self, instance: LineInstance, operand: int) -> tuple[Node, int, int, int] | None:
         """The axis of heads of an operand, or of the value above it before the heads were merged."""
         value = instance.node.input(operand)
         spaces = () if value is None else self.axes.of(value)

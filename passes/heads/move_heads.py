@@ -23,7 +23,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Value
 from growc.ir.lowered_statement import Regroup, Sizes, Stage, Units
 from growc.ir.notation import names_of
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.plans.plan import MEAN, AxisStep, Gap, Layout, LeafStep
 
 AVERAGING = frozenset({"mean", "extreme", "layer_norm", "rms_norm"})
@@ -119,7 +119,7 @@ class _Moving:
                 self.judge(instance, [n for n in names_of(terms) if n not in kept_labels])
             self.judge(instance, instance.line.over)
 
-    def judge(self, instance: Instance, gone: Sequence[str]) -> None:
+    def judge(self, instance: LineInstance, gone: Sequence[str]) -> None:
         kind, spaces = instance.line.treatment, [instance.spaces[n] for n in gone]
         if kind in ("layout", "lookup") or not self.touches(spaces):
             return

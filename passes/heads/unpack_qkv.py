@@ -18,7 +18,7 @@ from growc.ir.graph import Node, Value, makers
 from growc.ir.traits import SIZES, TURN, VIEW
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.dataflow.trace_elements import moved
 from growc.passes.edits import Packed, PackedPart
 from growc.passes.raising.attention import Attention, shared_projection
@@ -27,12 +27,12 @@ from growc.passes.roles.name_axes import Roles
 
 def packed_heads(axes: Axes, roles: Roles) -> list[Packed]:
     """Every attention whose parts must be separated before key/value heads can be averaged."""
-    flow = Flow(axes)
+    flow = AxisQueries(axes)
     packings = (_packed(flow, attention) for attention in roles.attention if attention.heads)
     return [one for one in packings if one is not None]
 
 
-def _packed(flow: Flow, attention: Attention) -> Packed | None:
+def _packed(flow: AxisQueries, attention: Attention) -> Packed | None:
     """The packing of the projection that makes queries, keys and values, in an order that ties their heads.
 
     None where there is no such projection.
@@ -59,7 +59,7 @@ class _Cone:
     `numbers`: for each value, the number of the element of the projection at every place.
     """
 
-    def __init__(self, flow: Flow, made: Value, above: Sequence[set[Value]]) -> None:
+    def __init__(self, flow: AxisQueries, made: Value, above: Sequence[set[Value]]) -> None:
         self.flow, self.above, self.top = flow, above, _biased(flow, made)
         sizes = self.top.sizes or ()
         self.point = int(np.argmax(np.prod(np.array(sizes), axis=0))) if sizes else 0
@@ -202,7 +202,7 @@ def _varies(numbers: Ints, axis: int) -> bool:
     return bool((numbers != np.take(numbers, [0], axis=axis)).any())
 
 
-def _biased(flow: Flow, value: Value) -> Value:
+def _biased(flow: AxisQueries, value: Value) -> Value:
     """The last value behind a product through elementwise operators with numbers of the model."""
     while len(value.users) == 1:
         [(node, _)] = value.users

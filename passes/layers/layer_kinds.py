@@ -17,7 +17,7 @@ from growc.ir.graph import Node, Value
 from growc.ir.traits import JOIN, SAME, SIZES
 from growc.ir.walk import postorder
 from growc.passes.dataflow.reachability import made_from
-from growc.passes.layers.layer_runs import Layer, Rows
+from growc.passes.layers.layer_runs import Layer, LayerTables
 
 SILENT = frozenset({"stash_type"})
 """Attributes that only change the precision of a computation."""
@@ -28,7 +28,7 @@ LOOKED_AT = 10007
 
 
 def kinds_of(
-    layers: Sequence[Layer], static: Collection[Value], rows: Sequence[Rows] = ()
+    layers: Sequence[Layer], static: Collection[Value], rows: Sequence[LayerTables] = ()
 ) -> tuple[int, ...]:
     """A number for each layer, in the order in which kinds first appear."""
     shared = Counter(v for layer in layers for v in _from_outside(layer))
@@ -58,7 +58,7 @@ def digest(value: Value) -> int:
 class _Likeness:
     """Numbers for expressions, equal for expressions that are built alike."""
 
-    def __init__(self, shared: set[Value], handed: set[Value], rows: Sequence[Rows]) -> None:
+    def __init__(self, shared: set[Value], handed: set[Value], rows: Sequence[LayerTables]) -> None:
         self.shared, self.handed = shared, handed
         self.between = {node: i for layer_rows in rows for node, i in layer_rows.sums}
         self.numbers: dict[Hashable, int] = {}

@@ -172,7 +172,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class LayerTables:
     """Stored tensors with a row for each layer: layer k of a run takes row k.
 
     run: the number of the run.
@@ -212,7 +212,7 @@ class Layers:
 
     runs: tuple[Run, ...] = ()
     data: frozenset[Value] = field(default=frozenset(), repr=False)
-    rows: tuple[Rows, ...] = ()
+    rows: tuple[LayerTables, ...] = ()
 
     @cached_property
     def home(self) -> Mapping[Node, tuple[int, int]]:
@@ -226,7 +226,7 @@ class Layers:
 
 
 @dataclass(frozen=True, eq=False)
-class Instance:
+class ResultLayer:
     """One layer of a result.
 
     source: the number of the layer in the source.

@@ -1,9 +1,9 @@
 """Tables with a row for each layer, which layers read by constants equal to their own numbers.
 
-Needs: a simulated graph, its layers, the data values. Gives: `Rows`. Layer k takes row k of a stored table,
-or of what is made of tables row by row: resized, joined, looked up or multiplied. If a table has one row
-fewer than there are layers, a sum at the end of each layer but the last adds the row between two layers. A
-table counts if nothing but these layers reads it.
+Needs: a simulated graph, its layers, the data values. Gives: `LayerTables`. Layer k takes row k of a stored
+table, or of what is made of tables row by row: resized, joined, looked up or multiplied. If a table has one
+row fewer than there are layers, a sum at the end of each layer but the last adds the row between two layers.
+A table counts if nothing but these layers reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from growc.ir.graph import Graph, Node, Origin, Value, static_values
 from growc.ir.traits import SIZES, SUM
 from growc.ir.walk import walk
 from growc.passes.dataflow.trace_rows import RowPath, RowPlace, ways
-from growc.passes.layers.layer_runs import Layer, Rows
+from growc.passes.layers.layer_runs import Layer, LayerTables
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class _Read:
     row: int
 
 
-def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -> tuple[Rows, ...]:
+def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -> tuple[LayerTables, ...]:
     """The tables of all runs."""
     static = static_values(graph) - data
     home = {n: (r, i) for r, run in enumerate(runs) for i, layer in enumerate(run) for n in layer.nodes}
@@ -99,7 +99,7 @@ def _users(value: Value, static: Set[Value]) -> Iterator[Node]:
 
 def _rows(
     graph: Graph, layers: Sequence[Layer], run: int, reads: Sequence[_Read], static: Set[Value]
-) -> Rows | None:
+) -> LayerTables | None:
     """The tables behind these reads, if they have a row for each layer, or for each but the last."""
     reads_by_layer = [tuple(r.node for r in reads if r.place[1] == k) for k in range(len(layers))]
     counts = {size for r in reads if r.whole.sizes is not None for size in r.whole.sizes[r.axis]}
@@ -113,7 +113,7 @@ def _rows(
     path = _way(graph, reads, static)
     if path is None or count + bool(sums) < len(layers):
         return None
-    return Rows(run, dict(path.tables), tuple(reads_by_layer), path.nodes, sums, constant)
+    return LayerTables(run, dict(path.tables), tuple(reads_by_layer), path.nodes, sums, constant)
 
 
 def _sums(

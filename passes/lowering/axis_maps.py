@@ -1,7 +1,7 @@
 """Index maps for the atoms that one statement resizes, from its fill or its ranking.
 
-Needs: a statement, one of its axes, sizes before and after. Gives: a `Request` for each atom, in its stage.
-Raises GrowError (G301, G304, G305, G309, G313) if an axis cannot follow the statement.
+Needs: a statement, one of its axes, sizes before and after. Gives: a `SpaceRequest` for each atom, in its
+stage. Raises GrowError (G301, G304, G305, G309, G313) if an axis cannot follow the statement.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from growc.algebra.space import Reason, Space, atoms_of, find, leaves
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import Span
 from growc.ir.graph import Node
-from growc.ir.lowered_statement import Request, Sizes, Stage
+from growc.ir.lowered_statement import Sizes, SpaceRequest, Stage
 from growc.passes.axes.infer import Axes
-from growc.passes.lowering.choose_factor import FixedError, Place, Placing
+from growc.passes.lowering.choose_factor import FixedError, Placing, SizedAtom
 from growc.passes.lowering.renumber_inputs import computed_along
 from growc.passes.lowering.resolve_axis import why_same
 from growc.passes.ranking.rankings import Rankings
@@ -30,7 +30,7 @@ from growc.plans.memory_bound import OF_UNIT, require
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, evaluate
 from growc.recipe.fills import FILLS, appended, new_units, reset
-from growc.recipe.option_rules import RESCALED, Options
+from growc.recipe.option_rules import RESCALED, StatementOptions
 from growc.recipe.ranking_rules import RANKINGS
 from growc.resolve.bound import Bound
 
@@ -114,7 +114,7 @@ class Requests:
             sizes.apply_to(atom, stage)
         return sizes.product(spaces) == after
 
-    def put(self, ask: AxisStatement, request: Request) -> None:
+    def put(self, ask: AxisStatement, request: SpaceRequest) -> None:
         """Give one atom its map."""
         self.unmoved(ask, request.space, request.map.index, request.map.source)
         ask.stage.requests[request.space] = request
@@ -134,7 +134,7 @@ class Requests:
             message = f"units of `{ask.stage.axis}` cannot move: {cause}"
             raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
-    def filled(self, ask: AxisStatement, statement: ast.Widen, place: Place) -> Request:
+    def filled(self, ask: AxisStatement, statement: ast.Widen, place: SizedAtom) -> SpaceRequest:
         """The request for an atom that a fill widens."""
         space, unit, fill = find(place.space), place.unit, FILLS[statement.fill.name]
         self.taken += OF_UNIT * place.after * (1 + self.holders[space])
@@ -146,11 +146,11 @@ class Requests:
             fill, index_map = reset(fill, index_map, part, ask.draws.at("reset"))
         new = np.repeat(new_units(index_map), unit)
         index_map = index_map if unit == 1 else index_map.kron(IndexMap.identity(unit))
-        return Request(space, fill, index_map, new, ask.draws, unit)
+        return SpaceRequest(space, fill, index_map, new, ask.draws, unit)
 
     def ranked(
-        self, ask: AxisStatement, statement: ast.Subclone | ast.Reorder, place: Place, ordinal: int
-    ) -> Request:
+        self, ask: AxisStatement, statement: ast.Subclone | ast.Reorder, place: SizedAtom, ordinal: int
+    ) -> SpaceRequest:
         """The request for an atom whose units a ranking selects or reorders.
 
         Raises GrowError (G309) for rankings that average.
@@ -179,7 +179,7 @@ class Requests:
         grows = isinstance(statement, ast.Widen)
         return Placing(self.axes, self.sizes, name, span, size_span(statement), front, ask.target.at, grows)
 
-    def places(self, ask: AxisStatement, spaces: Sequence[Space], before: int, after: int) -> list[Place]:
+    def places(self, ask: AxisStatement, spaces: Sequence[Space], before: int, after: int) -> list[SizedAtom]:
         """The atoms that the statement maps."""
         statement = ask.statement
         if isinstance(statement, ast.Reorder):
@@ -242,10 +242,10 @@ class Requests:
         )
 
 
-def chosen(ask: AxisStatement, space: Space, before: int, index: Ints) -> Request:
+def chosen(ask: AxisStatement, space: Space, before: int, index: Ints) -> SpaceRequest:
     """The request for a choice of units."""
     index_map = IndexMap.of(before, index)
-    return Request(find(space), None, index_map, np.zeros(len(index), dtype=bool), ask.draws)
+    return SpaceRequest(find(space), None, index_map, np.zeros(len(index), dtype=bool), ask.draws)
 
 
 def size_span(statement: Resizing) -> Span:
@@ -253,12 +253,12 @@ def size_span(statement: Resizing) -> Span:
     return statement.axis.span if isinstance(statement, ast.Reorder) else statement.size.span
 
 
-def options_of(statement: Resizing) -> Options:
+def options_of(statement: Resizing) -> StatementOptions:
     """The options of a statement, with the default of `rescale` for its kind."""
     if isinstance(statement, ast.Reorder):
-        return Options()
+        return StatementOptions()
     shrinks = isinstance(statement, ast.Subclone) and statement.axis.name in RESCALED
-    return Options(rescale="readers" if shrinks else "nowhere").and_also(statement.options)
+    return StatementOptions(rescale="readers" if shrinks else "nowhere").and_also(statement.options)
 
 
 def _seed(statement: Resizing) -> int:

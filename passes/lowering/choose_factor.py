@@ -1,6 +1,6 @@
 """Assignment of an axis's map to the atoms of its spaces.
 
-Needs: the spaces of an axis, its sizes before and after. Gives: a `Place` for every atom that is mapped.
+Needs: the spaces of an axis, its sizes before and after. Gives: a `SizedAtom` for every atom that is mapped.
 Raises GrowError (G304, G305) if no atom can take the map.
 """
 
@@ -38,7 +38,7 @@ class FixedError(GrowError):
 
 
 @dataclass(frozen=True)
-class Place:
+class SizedAtom:
     """An atom, its size before and after, and the number of its elements in one unit."""
 
     space: Space
@@ -76,7 +76,7 @@ class Placing:
         """
         return self.name in CHOSEN and not self.axes.taken_singly(space)
 
-    def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[Place]:
+    def resized(self, spaces: Sequence[Space], before: int, after: int, block: int = 1) -> list[SizedAtom]:
         """The atoms that take the map of a row-major product. Raises GrowError (G304, G305) if none can."""
         if not spaces:
             raise self.uncounted()
@@ -98,9 +98,9 @@ class Placing:
         if before % block or after % block:
             sizes = f"goes from {before} to {after} units, and blocks of {block} cut it"
             raise GrowError(Diagnostic("G305", f"a part of `{self.name}` {sizes}", self.size))
-        return [Place(space, before, after, block)]
+        return [SizedAtom(space, before, after, block)]
 
-    def all_of(self, spaces: Sequence[Space]) -> list[Place]:
+    def all_of(self, spaces: Sequence[Space]) -> list[SizedAtom]:
         """The atoms of an axis that keeps its size and can take a map.
 
         Raises FixedError (G304) if there are none.
@@ -117,9 +117,9 @@ class Placing:
                 else self.uncounted()
             )
         sizes = [self.sizes.of(x)[0] for x in free]
-        return [Place(x, n, n, 1) for x, n in zip(free, sizes, strict=True)]
+        return [SizedAtom(x, n, n, 1) for x, n in zip(free, sizes, strict=True)]
 
-    def _factor(self, spaces: Sequence[Space], before: int, after: int, block: int) -> list[Place]:
+    def _factor(self, spaces: Sequence[Space], before: int, after: int, block: int) -> list[SizedAtom]:
         order = list(spaces) if self.front else list(spaces)[::-1]
         for space in order:
             size = self.sizes.of(space)[0]
@@ -141,8 +141,8 @@ class Placing:
         multiple = math.lcm(before // min(self.sizes.of(s)[0] for s in free), block)
         raise GrowError(Diagnostic("G305", message, self.size, help=f"use a multiple of {multiple}"))
 
-    def _segments(self, space: Space, before: int, after: int, block: int) -> list[Place]:
-        places: list[Place] = []
+    def _segments(self, space: Space, before: int, after: int, block: int) -> list[SizedAtom]:
+        places: list[SizedAtom] = []
         for part in space.parts:
             size = self.sizes.of(part)[0]
             if after * size % before:

@@ -28,7 +28,7 @@ from growc.passes.lowering.axis_maps import AxisStatement, Requests, chosen, siz
 from growc.passes.ranking.rankings import listed_units
 from growc.passes.roles.name_axes import RoleAxis, Roles
 from growc.recipe import syntax_tree as ast
-from growc.recipe.option_rules import Options
+from growc.recipe.option_rules import StatementOptions
 from growc.recipe.ranking_rules import RANKINGS
 
 POOL = "key/value heads cannot become means"
@@ -351,4 +351,4 @@ class Pairs:
 
 
 def _front(axis: str) -> Stage:
-    return Stage(0, axis, axis, Options())
+    return Stage(0, axis, axis, StatementOptions())

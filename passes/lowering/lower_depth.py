@@ -25,11 +25,11 @@ from growc.passes.compilation import Arranged, Request, Source
 from growc.passes.layers.layer_runs import (
     DepthChange,
     Drawn,
-    Instance,
     Layer,
     Layers,
     Move,
     Obstacle,
+    ResultLayer,
     Run,
     RunHistory,
 )
@@ -143,13 +143,13 @@ def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, 
     return only_size(name, sorted(candidates), span)
 
 
-def by_scores(statement: DepthStatement) -> ast.Order | None:
+def by_scores(statement: DepthStatement) -> ast.LayerOrder | None:
     """The order of a statement that ranks layers by scores."""
     order = statement.order if isinstance(statement, ast.SubcloneLayers) else None
     return order if order is not None and SHALLOWER[order.name].scored else None
 
 
-def of_places(depth: RunHistory, scores: Sequence[float | None], order: ast.Order) -> list[float]:
+def of_places(depth: RunHistory, scores: Sequence[float | None], order: ast.LayerOrder) -> list[float]:
     """The scores of the layers in their current places: those of the source's layers, and 0 for layers that
     add nothing.
 
@@ -326,9 +326,9 @@ def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:
     return Gap.at(node, cause, remedy)
 
 
-def instances(layers: Layers, depth: DepthChange, branches: Branches) -> dict[int, list[Instance]]:
+def instances(layers: Layers, depth: DepthChange, branches: Branches) -> dict[int, list[ResultLayer]]:
     """The layers to build, for every run that changes."""
-    by_run: dict[int, list[Instance]] = {}
+    by_run: dict[int, list[ResultLayer]] = {}
     for number, (run, past) in enumerate(zip(layers.runs, depth.runs, strict=True)):
         if past.moved:
             writers = [
@@ -337,9 +337,9 @@ def instances(layers: Layers, depth: DepthChange, branches: Branches) -> dict[in
             ]
             pairs = zip(past.order, branches.passages(run, past), strict=True)
             by_run[number] = [
-                Instance(source, merged=merged if len(merged) > 1 else ())
+                ResultLayer(source, merged=merged if len(merged) > 1 else ())
                 if passage is None
-                else Instance(source, writers[source], steps=passage.steps)
+                else ResultLayer(source, writers[source], steps=passage.steps)
                 for (source, passage), merged in zip(pairs, past.merged, strict=True)
             ]
     return by_run

@@ -32,10 +32,10 @@ from growc.passes.lowering.lowered import Lowered
 from growc.passes.lowering.merging import means, parts_of
 from growc.passes.lowering.renumber_inputs import constants, mapped, renumbered
 from growc.passes.lowering.resolve_axis import named, only_size, targets_of, why_same
-from growc.passes.lowering.scopes import Region, counted_from_the_end, number_of_layers, region_of
+from growc.passes.lowering.scopes import ModelPart, counted_from_the_end, number_of_layers, region_of
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import By, Rankings
-from growc.passes.ranking.unit_scores import Measured
+from growc.passes.ranking.unit_scores import MeasuredScores
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.why_tied import bearers
 from growc.passes.upcycling.experts import made_here
@@ -45,7 +45,7 @@ from growc.recipe.expression import Binary, Expr, Name, Named, evaluate, spell
 from growc.recipe.expression import parts_of as nodes_of
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.layer_orders import statistic_of
-from growc.recipe.option_rules import Options
+from growc.recipe.option_rules import StatementOptions
 from growc.recipe.statistics import IMPORTANCE
 from growc.resolve.bound import Bound
 
@@ -75,9 +75,9 @@ class _Lowering:
         self.errors: list[Diagnostic] = []
         self.touched: dict[Space, tuple[Span, str]] = {}
         self.ancestry = Ancestry(c.axes, c.layers)
-        self.regions: dict[tuple[tuple[ast.Scope, ...], int], Region] = {}
+        self.regions: dict[tuple[tuple[ast.Scope, ...], int], ModelPart] = {}
         self.measurement: ast.Measure | None = None
-        self.scored: dict[tuple[str, Path | None, ast.AxisRef | None], Measured | None] = {}
+        self.scored: dict[tuple[str, Path | None, ast.AxisRef | None], MeasuredScores | None] = {}
         rankings = Rankings(Magnitudes(c.axes, c.ties), found=self.scores)
         self.requests = Requests(c.roles, c.axes, self.done.sizes, rankings, self.size_of)
         self.pairs = Pairs(self.requests, pairs_of(c.roles))
@@ -200,7 +200,7 @@ class _Lowering:
         name, span, region = statement.axis.name, statement.axis.span, self.region(bound)
         targets = region.of(targets_of(statement.axis, self.roles, self.axes), name, span)
         region.require(targets, name, span)
-        stage = Stage(bound.number, name, name, Options(), span=span)
+        stage = Stage(bound.number, name, name, StatementOptions(), span=span)
         self.done.stages.append(stage)
         changes: list[tuple[int, int]] = []
         for ordinal, target in enumerate(targets):
@@ -224,7 +224,7 @@ class _Lowering:
             message = f"`{ask.stage.axis}` cannot be resized: {cause}"
             raise FixedError(Diagnostic("G304", message, ask.statement.axis.span), cause)
 
-    def asked(self, ask: AxisStatement, region: Region, ordinal: int) -> int:
+    def asked(self, ask: AxisStatement, region: ModelPart, ordinal: int) -> int:
         """The size that a statement gives an axis. Raises GrowError if the axis cannot have it."""
         if isinstance(ask.statement, ast.Reorder):
             self.nest(ask, ask.statement)
@@ -278,12 +278,12 @@ class _Lowering:
             remedy = "write `measure importance` first"
             raise GrowError(Diagnostic("G315", message, statement.span, help=remedy))
         self.measurement, self.scored = statement, {}
-        parts = (part for part in nodes_of(self.statements) if isinstance(part, ast.Ranking | ast.Order))
+        parts = (part for part in nodes_of(self.statements) if isinstance(part, ast.Ranking | ast.LayerOrder))
         statistics = [statistic_of(part) for part in parts]
         if IMPORTANCE in statistics or not any(statistics):
             self.scores(None)  # The plan states the importance of dropped units under every ranking.
 
-    def scores(self, by: By | None) -> Measured | None:
+    def scores(self, by: By | None) -> MeasuredScores | None:
         """The scores for a statement, measured or from its file; without a statement, the importance of
         units.
         """
@@ -293,7 +293,7 @@ class _Lowering:
             self.scored[key] = self.c.outside.scores(self.c, self.measurement, by)
         return self.scored[key]
 
-    def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], Region]:
+    def targets(self, bound: Bound, statement: Resizing) -> tuple[list[RoleAxis], ModelPart]:
         """The axes that a statement names, and the part of the model that it sees.
 
         Raises GrowError (G302, G306, G307).
@@ -326,7 +326,7 @@ class _Lowering:
         """The value of a size expression for one axis of a statement."""
         return self.evaluate(expr, self.region(ask.bound), ask.target, ask.place)
 
-    def region(self, bound: Bound) -> Region:
+    def region(self, bound: Bound) -> ModelPart:
         scopes, moment = key = bound.scopes, bound.number
         if key not in self.regions:
             self.regions[key] = region_of(scopes, self.roles.scopes, self.axes, self.layers, moment)
@@ -336,7 +336,7 @@ class _Lowering:
             )
         return self.regions[key]
 
-    def evaluate(self, expr: Expr, region: Region, target: RoleAxis, ordinal: int) -> int:
+    def evaluate(self, expr: Expr, region: ModelPart, target: RoleAxis, ordinal: int) -> int:
         """The value of a size expression.
 
         Names mean sizes before the statement; a `let` uses the sizes at its own place.
@@ -356,7 +356,7 @@ class _Lowering:
             raise GrowError(*diagnostics) from error
 
     def size(
-        self, name: str, span: Span, region: Region, target: RoleAxis, ordinal: int, sizes: Sizes
+        self, name: str, span: Span, region: ModelPart, target: RoleAxis, ordinal: int, sizes: Sizes
     ) -> int:
         """The size of a named axis that belongs to the target: the target's own, the one with its ordinal, or
         the only one.

@@ -22,7 +22,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value, backward
 from growc.ir.traits import JOIN, REPEAT, SAME, SIZES, SUM, VIEW, WRITE
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.queries import THROUGH
 
 
@@ -106,18 +106,18 @@ def _constant(node: Node, axis: int) -> Array | None:
     return numbers if address.column is None else numbers[..., address.column]
 
 
-def addressed(axes: Axes, instance: Instance) -> Iterator[tuple[int, Space]]:
+def addressed(axes: Axes, instance: LineInstance) -> Iterator[tuple[int, Space]]:
     """The axes of tables that a look-up numbers, with their spaces."""
     if instance.line.treatment == "lookup":
         yield from ((axis, axes.of(table)[axis]) for i, table, axis in instance.numbered() if i == 0)
 
 
-def _moves(node: Node, by_node: Mapping[Node, Instance]) -> bool:
+def _moves(node: Node, by_node: Mapping[Node, LineInstance]) -> bool:
     """Whether a node passes the numbers of its first operand on unchanged."""
     return node.has(*THROUGH) or (node in by_node and by_node[node].line.treatment == "layout")
 
 
-def _input(axes: Axes, value: Value, by_node: Mapping[Node, Instance]) -> Value:
+def _input(axes: Axes, value: Value, by_node: Mapping[Node, LineInstance]) -> Value:
     """The model input that numbers come from."""
     source = backward(value, lambda node: _moves(node, by_node))
     if source.producer is not None:
@@ -125,7 +125,7 @@ def _input(axes: Axes, value: Value, by_node: Mapping[Node, Instance]) -> Value:
     return source
 
 
-def _only_looks_up(axes: Axes, source: Value, space: Space, by_node: Mapping[Node, Instance]) -> None:
+def _only_looks_up(axes: Axes, source: Value, space: Space, by_node: Mapping[Node, LineInstance]) -> None:
     def looks_up(node: Node, operand: int) -> bool:
         instance = by_node.get(node)
         rows = [] if instance is None else [find(s) for _, s in addressed(axes, instance)]

@@ -1,6 +1,6 @@
 """The parts of a model inside the scopes of a statement.
 
-Needs: the scopes of the statement and of the model, the axis graph, the layers. Gives: `Region`, the axes
+Needs: the scopes of the statement and of the model, the axis graph, the layers. Gives: `ModelPart`, the axes
 that the statement sees, and which of them reach out of its scopes and so may not change. Also gives the runs
 inside, and the number that `layers` means. Raises GrowError (G209, G302, G306, G307, G312) for things that
 the model does not have there, or has several of.
@@ -27,7 +27,7 @@ from growc.recipe.layer_orders import counted_back, layers_of
 
 
 @dataclass(frozen=True)
-class Region:
+class ModelPart:
     """A part of a model.
 
     inside: the atoms in it; None means all.
@@ -59,12 +59,14 @@ class Region:
                 raise GrowError(Diagnostic("G307", message, span, "only in part inside", (), remedy))
 
 
-def region_of(scopes: Sequence[ast.Scope], known: Scopes, axes: Axes, layers: Layers, moment: int) -> Region:
+def region_of(
+    scopes: Sequence[ast.Scope], known: Scopes, axes: Axes, layers: Layers, moment: int
+) -> ModelPart:
     """The part of the model in all of these scopes.
 
     Layers have the numbers from before the statement `moment`.
     """
-    region = Region(tuple(scopes))
+    region = ModelPart(tuple(scopes))
     for scope in scopes:
         if isinstance(scope, ast.RoleScope):
             inside, beyond = _named(scope, known)

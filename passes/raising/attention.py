@@ -33,15 +33,15 @@ from growc.algebra.space import Space, atoms_of, factors, find, leaves
 from growc.ir.graph import Node, Value
 from growc.ir.notation import labels, names_of
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Instance
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.infer import LineInstance
+from growc.passes.axes.queries import AxisQueries
 
 UNFOLD_OP, REPEAT_OP = "growc::Unfold", "growc::Repeat"
 """Operators that count heads where the model has none that does (growc.passes.axes.expose_shared_head)."""
 
 PARTS = ("queries", "keys", "values")
 
-Operand = tuple[Instance, int]
+Operand = tuple[LineInstance, int]
 """A product, or an operator that attends, and the number of one of its operands."""
 
 
@@ -56,7 +56,7 @@ class Attention:
     """
 
     node: Node
-    scores: Instance
+    scores: LineInstance
     operands: tuple[Operand, ...]
     heads: tuple[Space, ...]
     own: frozenset[Space]
@@ -69,39 +69,39 @@ def weighs(node: Node) -> bool:
     return node.op == "Softmax"
 
 
-def attends(instance: Instance) -> bool:
+def attends(instance: LineInstance) -> bool:
     """Whether an operator is a whole attention (A1)."""
     return instance.line.treatment == "attention"
 
 
-def scores_of(flow: Flow, instance: Instance) -> Instance | None:
+def scores_of(flow: AxisQueries, instance: LineInstance) -> LineInstance | None:
     """The product of queries and keys, for an operator that weighs scores or attends; None for any other."""
     if attends(instance):
         return instance
     return flow.product_above(instance.node) if weighs(instance.node) else None
 
 
-def find_attention(flow: Flow) -> list[Attention]:
+def find_attention(flow: AxisQueries) -> list[Attention]:
     """Every attention, in canonical order."""
     raised = (_raised(flow, instance) for instance in flow.axes.instances)
     return [one for one in raised if one is not None]
 
 
-def left_plain(flow: Flow, raised: Sequence[Attention]) -> list[Node]:
+def left_plain(flow: AxisQueries, raised: Sequence[Attention]) -> list[Node]:
     """Every softmax that weighs activations and belongs to no attention (A3)."""
     raised_nodes = {one.node for one in raised}
     softmaxes = [i.node for i in flow.axes.instances if weighs(i.node) and i.node not in raised_nodes]
     return [node for node in softmaxes if flow.product_below(node) is not None]
 
 
-def _raised(flow: Flow, instance: Instance) -> Attention | None:
+def _raised(flow: AxisQueries, instance: LineInstance) -> Attention | None:
     scores = scores_of(flow, instance)
     if scores is instance:
         return _of_operator(flow, instance)
     return None if scores is None else _of_products(flow, instance.node, scores)
 
 
-def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
+def _of_operator(flow: AxisQueries, instance: LineInstance) -> Attention | None:
     """The attention of spelling A1."""
     terms = instance.line.inputs[0] or ()
     heads = [x for n in labels(terms[1]) for x in _on_weights(flow, factors(instance.spaces[n]))]
@@ -112,7 +112,7 @@ def _of_operator(flow: Flow, instance: Instance) -> Attention | None:
     return Attention(instance.node, instance, operands, tuple(heads), _own(flow, heads, operands), depths)
 
 
-def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | None:
+def _of_products(flow: AxisQueries, softmax: Node, scores: LineInstance) -> Attention | None:
     """The attention of spelling A2."""
     below, line = flow.product_below(softmax), scores.line
     last_label = (line.outputs[0] or ("_",))[-1]
@@ -133,7 +133,7 @@ def _of_products(flow: Flow, softmax: Node, scores: Instance) -> Attention | Non
     return Attention(softmax, scores, operands, heads, _own(flow, heads, operands), depths, mixed)
 
 
-def _not_given(flow: Flow, heads: Iterable[Space]) -> tuple[Space, ...]:
+def _not_given(flow: AxisQueries, heads: Iterable[Space]) -> tuple[Space, ...]:
     """The factors of heads without those that an input fixes: rows of a batch, which a weight may have too.
 
     Where inputs fix all factors, all are kept: they are heads that cannot change.
@@ -143,14 +143,14 @@ def _not_given(flow: Flow, heads: Iterable[Space]) -> tuple[Space, ...]:
     return tuple(s for s in factors_of_heads if not input_atoms.issuperset(leaves(s))) or factors_of_heads
 
 
-def _own(flow: Flow, heads: Collection[Space], operands: Sequence[Operand]) -> frozenset[Space]:
+def _own(flow: AxisQueries, heads: Collection[Space], operands: Sequence[Operand]) -> frozenset[Space]:
     """The atoms of heads that keys or values have; all atoms, where these cannot be told apart."""
     values = [instance.node.required(place) for instance, place in operands[1:]]
     brought = {x for value in values for x in _brought(flow, value)}
     return frozenset(x for x in heads if not values or not brought.isdisjoint(leaves(x)))
 
 
-def _brought(flow: Flow, value: Value) -> Iterator[Space]:
+def _brought(flow: AxisQueries, value: Value) -> Iterator[Space]:
     """Yield the atoms of a value that its sources have: weights, inputs, and values made by weights alone."""
 
     def above(place: tuple[Value, frozenset[Space]]) -> Iterator[tuple[Value, frozenset[Space]]]:
@@ -165,7 +165,7 @@ def _brought(flow: Flow, value: Value) -> Iterator[Space]:
             yield from atoms
 
 
-def _made_of(flow: Flow, value: Value) -> list[Value]:
+def _made_of(flow: AxisQueries, value: Value) -> list[Value]:
     """The activations that a value is made of, up to products. For a static value: all its operands."""
     instance = flow.maker(value)
     if instance is None or instance.line.treatment == "contract":
@@ -174,7 +174,7 @@ def _made_of(flow: Flow, value: Value) -> list[Value]:
     return [v for v in operands if v not in flow.static or value in flow.static]
 
 
-def _depth_of_values(flow: Flow, below: Operand | None) -> tuple[Space, ...]:
+def _depth_of_values(flow: AxisQueries, below: Operand | None) -> tuple[Space, ...]:
     """The axes inside a head of the values; empty where no product with the probabilities is found."""
     if below is None:
         return ()
@@ -186,13 +186,13 @@ def _depth_of_values(flow: Flow, below: Operand | None) -> tuple[Space, ...]:
     return _on_weights(flow, (product.spaces[n] for n in value_labels))
 
 
-def _on_weights(flow: Flow, spaces: Iterable[Space]) -> tuple[Space, ...]:
+def _on_weights(flow: AxisQueries, spaces: Iterable[Space]) -> tuple[Space, ...]:
     """The spaces that have an atom on a weight."""
     roots = map(find, spaces)
     return tuple(s for s in roots if any(x in flow.on_weights for x in leaves(s)))
 
 
-def stretched(product: Instance) -> set[str]:
+def stretched(product: LineInstance) -> set[str]:
     """The batch labels of a product that only one operand has. The other is broadcast along them (H2)."""
     out = product.line.outputs[0] or ()
     broadcast_labels: set[str] = set()
@@ -224,7 +224,7 @@ class Packing:
         return f"{_listed(self.parts)} packed {self.order}" if self.order else f"{_listed(self.parts)} apart"
 
 
-def packing(flow: Flow, attention: Attention) -> Packing:
+def packing(flow: AxisQueries, attention: Attention) -> Packing:
     """The packing of an attention's weights. Without an order, each part has a weight of its own."""
     places, projection = shared_projection(flow, attention)
     if projection is None:
@@ -232,7 +232,7 @@ def packing(flow: Flow, attention: Attention) -> Packing:
     return Packing(tuple(PARTS[k] for k in places), _order(flow.made(projection), attention))
 
 
-def shared_projection(flow: Flow, attention: Attention) -> tuple[tuple[int, ...], Instance | None]:
+def shared_projection(flow: AxisQueries, attention: Attention) -> tuple[tuple[int, ...], LineInstance | None]:
     """The operands that one product with a weight makes (three, two or none), and this product."""
     above = [_projections(flow, attention, operand) for operand in attention.operands]
     for size in (3, 2):
@@ -243,7 +243,7 @@ def shared_projection(flow: Flow, attention: Attention) -> tuple[tuple[int, ...]
     return (), None
 
 
-def _projections(flow: Flow, attention: Attention, operand: Operand) -> list[Instance]:
+def _projections(flow: AxisQueries, attention: Attention, operand: Operand) -> list[LineInstance]:
     """The nearest products with weights above an operand that make its units."""
     value = operand[0].node.inputs[operand[1]]
     attention_atoms = {*atoms_of(attention.heads)} or {

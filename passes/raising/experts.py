@@ -61,7 +61,7 @@ term stands for all further operands too.
 
 
 @dataclass(frozen=True)
-class Row:
+class ExpertRow:
     """One row of the table. For each operand: its possible kinds, and whether its tag equals other tags."""
 
     number: int
@@ -71,10 +71,10 @@ class Row:
     words: str
 
 
-def _rows(text: str) -> Iterator[Row]:
+def _rows(text: str) -> Iterator[ExpertRow]:
     for number, operators, operands, result, *words in columns(text):
         terms = [(frozenset(t.strip("= ").split("|")), t.startswith("=")) for t in operands.split(", ")]
-        yield Row(int(number), frozenset(operators.split()), terms, result, "".join(words))
+        yield ExpertRow(int(number), frozenset(operators.split()), terms, result, "".join(words))
 
 
 ROWS = list(_rows(TABLE))
@@ -153,7 +153,7 @@ class _Raising:
             self.constants[experts].update(units)
         return units if row.result == "units" else None
 
-    def fits(self, row: Row, experts: UnstackedExperts, node: Node) -> bool:
+    def fits(self, row: ExpertRow, experts: UnstackedExperts, node: Node) -> bool:
         """Whether a row fits these operands."""
         unit_sets = set()
         for i, value in enumerate(node.inputs):

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from growc.algebra.space import Space, atoms_of, find
 from growc.ir.graph import Node, Value
 from growc.ir.traits import SIZES
-from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.infer import Axes, LineInstance
+from growc.passes.axes.queries import AxisQueries
 
 ALONG = frozenset({"Split", "Slice", "Transpose", "Reshape"})
 """Operators that name axes or list sizes. One more axis in front can be added to these."""
@@ -50,7 +50,7 @@ class StaysError(Exception):
     """The cause why a network cannot become one of a stack."""
 
 
-class Networks(Flow):
+class Networks(AxisQueries):
     """The networks of one model. experts: the model's spaces of experts."""
 
     def __init__(self, axes: Axes, experts: Collection[Space]) -> None:
@@ -72,13 +72,13 @@ class Networks(Flow):
         stacks = list(dict.fromkeys(use for node in nodes for use in self.stacked(node)))
         return Network(activation, result, nodes, shapes, stacks, reader.node.required(1).unmoved)
 
-    def ends(self, atoms: set[Space]) -> tuple[list[Instance], Instance]:
+    def ends(self, atoms: set[Space]) -> tuple[list[LineInstance], LineInstance]:
         """The products that make the units, and the one that reads them."""
 
         def bears(value: Value) -> bool:
             return not atoms.isdisjoint(atoms_of(self.axes.of(value)))
 
-        makers, readers = list[Instance](), list[Instance]()
+        makers, readers = list[LineInstance](), list[LineInstance]()
         for product in self.maps:
             weight = product.node.required(self.weight_of(product) or 0)
             if not bears(weight):
@@ -94,11 +94,11 @@ class Networks(Flow):
             )
         return makers, readers[0]
 
-    def activation(self, product: Instance) -> Value:
+    def activation(self, product: LineInstance) -> Value:
         """The activation that a product multiplies its weight by."""
         return product.node.required(1 - (self.weight_of(product) or 0))
 
-    def between(self, makers: Sequence[Instance], reader: Instance) -> tuple[list[Node], list[Node]]:
+    def between(self, makers: Sequence[LineInstance], reader: LineInstance) -> tuple[list[Node], list[Node]]:
         """The operators from the makers to the reader, and those that read sizes of the values between."""
         inner, nodes, shapes = set[Value](), list[Node](), list[Node]()
         first = {one.node for one in makers}
@@ -128,7 +128,7 @@ class Networks(Flow):
         if not plain or node.captured or node.guards or not self.axes.graph.dialect.outermost(node):
             raise StaysError(f"{_named(node)} does not work on many networks side by side")
 
-    def is_plain(self, instance: Instance) -> bool:
+    def is_plain(self, instance: LineInstance) -> bool:
         """Whether an operator works on each element alone, or takes one more axis in front."""
         node, line = instance.node, instance.line
         if not line.treatment.startswith(PLAIN) or node.has(SIZES):

@@ -112,7 +112,7 @@ Way = Sequence[tuple[Value, Tag]]
 
 
 @dataclass(frozen=True)
-class Step:
+class NormRow:
     """One row of the table."""
 
     operands: tuple[str, ...]
@@ -127,13 +127,13 @@ class Step:
         return self.form in REDUCED and REDUCED.isdisjoint(self.operands)
 
 
-def _steps(text: str) -> dict[str, list[Step]]:
+def _steps(text: str) -> dict[str, list[NormRow]]:
     """The rows of a table, by operator."""
-    steps_of_operator: dict[str, list[Step]] = {}
+    steps_of_operator: dict[str, list[NormRow]] = {}
     for op, operands, form, *words in columns(text):
         laws = frozenset(word for group in words for word in group.split())
         terms = tuple(re.split(r"\s*[,&]\s*", operands))
-        steps_of_operator.setdefault(op, []).append(Step(terms, form, laws, "&" in operands))
+        steps_of_operator.setdefault(op, []).append(NormRow(terms, form, laws, "&" in operands))
     return steps_of_operator
 
 
@@ -226,7 +226,7 @@ def _made(node: Node, way: Way) -> Tag | Norm | None:
     return None
 
 
-def _stepped(step: Step, node: Node, way: Way) -> Tag | Norm | None:
+def _stepped(step: NormRow, node: Node, way: Way) -> Tag | Norm | None:
     """The result of a node by one row of the table; None where the row does not fit."""
     complete = len(way) == len(step.operands) and None not in node.inputs[: len(way)]
     if not complete or not all(map(_is, step.operands, way)):

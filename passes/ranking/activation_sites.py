@@ -1,11 +1,11 @@
 """Tensors on which importance is measured: those that show the units of a space.
 
-Needs: the axis graph. Gives: `Reading`s; docs/language.md, "Rankings on width" (weight subcloning, section
-4.1). For a residual stream they are the tensor that the first branch reads, the output of every branch, and
-every sum. For any other space they are the operands that weights contract over it; if only activations
-contract over it, the operands of these. Each tensor counts once, whatever casts stand around it. For other
-units that a ranking chooses from, the frequency of choice is measured. For other units that are added up, the
-terms are; for other units that a softmax weighs, the shares.
+Needs: the axis graph. Gives: `ActivationSite`s; docs/language.md, "Rankings on width" (weight subcloning,
+section 4.1). For a residual stream they are the tensor that the first branch reads, the output of every
+branch, and every sum. For any other space they are the operands that weights contract over it; if only
+activations contract over it, the operands of these. Each tensor counts once, whatever casts stand around it.
+For other units that a ranking chooses from, the frequency of choice is measured. For other units that are
+added up, the terms are; for other units that a softmax weighs, the shares.
 
 Minitron's statistics (`using`) take the operands of weights on every axis, including the stream, and for
 heads the norm of each head's output. `before activation` takes the results of weights in front of an
@@ -23,8 +23,8 @@ from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, backward
 from growc.ir.notation import FACTORS, choosing, names_of
 from growc.ir.traits import SUM
-from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.queries import THROUGH, Flow, through_casts
+from growc.passes.axes.infer import Axes, LineInstance
+from growc.passes.axes.queries import THROUGH, AxisQueries, through_casts
 from growc.passes.raising.attention import REPEAT_OP
 from growc.passes.ranking.unit_scores import Table, Tables
 from growc.passes.roles.residual_streams import Residual, residual_sums
@@ -32,7 +32,7 @@ from growc.recipe.statistics import IMPORTANCE, Statistic
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ActivationSite:
     """One tensor, and those of its axes that have units."""
 
     value: Value
@@ -59,11 +59,11 @@ class Activations:
     statistic: Statistic = IMPORTANCE
     heads: Collection[Space] = ()
     """The atoms that count heads."""
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ActivationSite] = field(default_factory=list)
     of_atom: dict[Space, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        flow, using = Flow(self.axes), self.statistic.using
+        flow, using = AxisQueries(self.axes), self.statistic.using
         on_stream: set[Space] = set()
         for value, streams, less in _of_streams(flow, residual_sums(flow)):
             atoms = set(atoms_of(streams))
@@ -87,7 +87,7 @@ class Activations:
             numbers = ranking.outputs[-1]
             atoms = set(leaves(space)) - read_atoms
             if atoms and numbers.users:
-                self.readings.append(Reading(numbers, (numbers.rank,), numbered=find(space)))
+                self.readings.append(ActivationSite(numbers, (numbers.rank,), numbered=find(space)))
                 for atom in atoms:
                     self.of_atom[atom].append(len(self.readings) - 1)
         read_atoms = set(self.of_atom)
@@ -104,8 +104,8 @@ class Activations:
         unit_axes = tuple(k for k, s in enumerate(spaces) if find(s).static and any(True for _ in leaves(s)))
         less = None if less is None else through_casts(less)
         grouped = self.whole([spaces[k] for k in unit_axes], atoms)
-        self.read(Reading(value, unit_axes, less), atoms.difference(grouped))
-        self.read(Reading(value, unit_axes, less, grouped=grouped), atoms.intersection(grouped))
+        self.read(ActivationSite(value, unit_axes, less), atoms.difference(grouped))
+        self.read(ActivationSite(value, unit_axes, less, grouped=grouped), atoms.intersection(grouped))
 
     def whole(self, spaces: Sequence[Space], atoms: set[Space]) -> tuple[Space, ...]:
         """The atoms of heads, if a head has several numbers along these spaces."""
@@ -115,7 +115,7 @@ class Activations:
         one_number_each = all(atom in head_atoms or atom.size[0] == 1 for atom in atoms_of(spaces))
         return head_atoms if self.statistic.using and not one_number_each else ()
 
-    def read(self, reading: Reading, atoms: set[Space]) -> None:
+    def read(self, reading: ActivationSite, atoms: set[Space]) -> None:
         """Add a reading for these atoms. Each reading is stored once."""
         if not atoms:
             return
@@ -136,7 +136,7 @@ class Activations:
         return {atom: [tables[k] for k in places] for atom, places in self.of_atom.items()}
 
 
-def _is_same(a: Reading, b: Reading) -> bool:
+def _is_same(a: ActivationSite, b: ActivationSite) -> bool:
     return a.value is b.value and a.less is b.less and a.grouped == b.grouped and a.numbered is b.numbered
 
 
@@ -146,7 +146,7 @@ def _unrepeated(value: Value) -> Value:
 
 
 def _of_streams(
-    flow: Flow, sums: dict[Node, Residual]
+    flow: AxisQueries, sums: dict[Node, Residual]
 ) -> Iterator[tuple[Value, Sequence[Space], Value | None]]:
     """The tensors of each stream: the first branch's operand, the outputs of branches, and the sums.
 
@@ -170,7 +170,7 @@ def _of_streams(
             behind[out] |= passed
 
 
-def _biased(flow: Flow, total: Value) -> Value:
+def _biased(flow: AxisQueries, total: Value) -> Value:
     """A sum together with the bias of its branch, which some fused operators add last."""
     if len(total.users) != 1 or total in flow.axes.graph.outputs:
         return total
@@ -191,7 +191,7 @@ def _summed(axes: Axes) -> Iterator[tuple[Value, list[Space]]]:
             yield instance.node.outputs[0], [instance.spaces[n] for n in shares]
 
 
-def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
+def _contracted(flow: AxisQueries) -> Iterator[tuple[Value, list[Space]]]:
     """The operands of weights, then the operands of products of activations."""
     weighed = set(flow.maps)
     read: set[Space] = set()
@@ -213,7 +213,7 @@ def _contracted(flow: Flow) -> Iterator[tuple[Value, list[Space]]]:
                 yield _unscaled(flow, value), spaces
 
 
-def _in_front(flow: Flow, value: Value, atoms: set[Space]) -> list[Value]:
+def _in_front(flow: AxisQueries, value: Value, atoms: set[Space]) -> list[Value]:
     """The results of weights, bias included, of which the units in a tensor are elementwise functions.
 
     The tensor itself if it is made in any other way.
@@ -236,13 +236,13 @@ def _in_front(flow: Flow, value: Value, atoms: set[Space]) -> list[Value]:
     return list(results) or [value]
 
 
-def _is_inner(value: Value, instance: Instance) -> bool:
+def _is_inner(value: Value, instance: LineInstance) -> bool:
     """Whether an attention operator makes its operand itself, so that no other node has it."""
     producer = through_casts(value).producer
     return instance.line.treatment == "attention" and producer is not None and producer.part_of != ""
 
 
-def _unscaled(flow: Flow, value: Value) -> Value:
+def _unscaled(flow: AxisQueries, value: Value) -> Value:
     """A tensor before its scaling by single numbers, which fused products contain."""
     while (node := through_casts(value).producer) is not None and node.treatment in FACTORS:
         single = [

@@ -1,6 +1,6 @@
 """The tensors from which ‖f(x)‖/‖x + f(x)‖ follows: how much layers and their branches change the stream.
 
-Needs: the axis graph, the layers, the roles. Gives: a `Block` for every layer of every run (weight
+Needs: the axis graph, the layers, the roles. Gives: a `LayerRatio` for every layer of every run (weight
 subcloning, figure 2). For a layer, f is the change of the stream from its start to its end, whatever
 operators are between (the norm of a post-norm model). For a branch, f is the term of its sum. Norms are taken
 over the units of the stream.
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from growc.algebra.space import atoms_of, find, leaves
 from growc.ir.graph import Graph, Node, Value, makers
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.infer import Axes, LineInstance
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle
 from growc.passes.new_layers.zero_branches import Branches
 from growc.passes.roles.name_axes import Roles
@@ -38,7 +38,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class LayerRatio:
     """A layer by its run and number, with its ratio and those of its branches, each with its kind.
 
     A ratio is None if no tensor of the file shows it. Kinds are `attention`, `cross-attention`, `ffn`,
@@ -56,9 +56,9 @@ class Block:
         return [r for r in (self.ratio, *(r for _, r in self.branches)) if r is not None]
 
 
-def find_blocks(axes: Axes, layers: Layers, roles: Roles) -> list[Block]:
+def find_blocks(axes: Axes, layers: Layers, roles: Roles) -> list[LayerRatio]:
     """All layers of a model, run by run."""
-    finder = _Finder(axes, layers, roles)
+    finder = _RatioFinder(axes, layers, roles)
     return [
         finder.block(number, place, layer)
         for number, run in enumerate(layers.runs)
@@ -66,9 +66,9 @@ def find_blocks(axes: Axes, layers: Layers, roles: Roles) -> list[Block]:
     ]
 
 
-class _Finder:
+class _RatioFinder:
     def __init__(self, axes: Axes, layers: Layers, roles: Roles) -> None:
-        self.flow, self.fed = Flow(axes), fed_values(axes.graph, layers.data)
+        self.flow, self.fed = AxisQueries(axes), fed_values(axes.graph, layers.data)
         self.branches = Branches(axes, layers)
         self.streams = set(streams(self.flow, residual_sums(self.flow)))
         self.maps = {m.node: m for m in self.flow.maps}
@@ -80,7 +80,7 @@ class _Finder:
             for leaf in leaves(s)
         }
 
-    def block(self, run: int, place: int, layer: Layer) -> Block:
+    def block(self, run: int, place: int, layer: Layer) -> LayerRatio:
         """The block of one layer."""
         branches_or_obstacle = self.branches.of(layer)
         terms = (
@@ -91,7 +91,7 @@ class _Finder:
         parts = tuple(
             (self.kind(branch, layer), self.ratio(branch.add.outputs[0], branch.value)) for branch in terms
         )
-        return Block(run, place, self.ratio(layer.end, layer.start, taken=True), parts)
+        return LayerRatio(run, place, self.ratio(layer.end, layer.start, taken=True), parts)
 
     def ratio(self, whole: Value, part: Value, *, taken: bool = False) -> Ratio | None:
         """The ratio of a part to a whole; None if no tensor shows it."""
@@ -110,7 +110,7 @@ class _Finder:
             parts.insert(0, "cross-attention" if self.crosses(branch.value, layer) else "attention")
         return " + ".join(parts) or "branch"
 
-    def writers(self, branch: Branch, layer: Layer) -> Iterator[Instance]:
+    def writers(self, branch: Branch, layer: Layer) -> Iterator[LineInstance]:
         """The products with weights in which a branch ends."""
         inside = set(layer.nodes)
 

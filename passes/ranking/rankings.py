@@ -19,9 +19,9 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import irregular
 from growc.errors.source import Span
 from growc.passes.ranking.magnitude import Magnitudes
-from growc.passes.ranking.unit_scores import Measured
+from growc.passes.ranking.unit_scores import MeasuredScores
 from growc.recipe import syntax_tree as ast
-from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS, RankingRule, Units
+from growc.recipe.ranking_rules import KEEPING_NUMBERS, RANKINGS, RankingRule, ScoredUnits
 
 By = ast.Subclone | ast.Reorder
 """A statement that ranks the units of an axis."""
@@ -40,7 +40,7 @@ class Rankings:
     """For spaces whose units became means, from which `made` continues: the weights of the source's units in
     each mean.
     """
-    found: Callable[[By | None], Measured | None] = lambda by: None
+    found: Callable[[By | None], MeasuredScores | None] = lambda by: None
     """Returns the scores for a statement, measured or from its file; for None, the measured importance."""
 
     def selection(self, by: By, units: Sequence[Space], size: int, draws: Draws) -> Ints:
@@ -83,7 +83,7 @@ class Rankings:
 
         assert rule.scores is not None
         return rule.scores(
-            Units(
+            ScoredUnits(
                 importance=lambda: moved(self._measured(by, units)),
                 magnitude=lambda: moved(self.magnitudes.of(units)),
                 drawn=lambda: draws.at("rank").uniform(0, count),

@@ -15,7 +15,7 @@ from itertools import islice
 from growc.algebra.space import Space, find
 from growc.ir.graph import Value
 from growc.ir.traits import SUM, WRITE
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.unstacked_experts import UnstackedExperts
 
 SUMS = ("sum", "mean")
@@ -81,7 +81,7 @@ def _in_slots(axes: Axes, experts: Space, numbers: Value) -> Iterator[Routed]:
                 return
 
 
-def _along(axes: Axes, instance: Instance, experts: Space) -> Iterator[Routed]:
+def _along(axes: Axes, instance: LineInstance, experts: Space) -> Iterator[Routed]:
     """The operand of a sum over an axis of experts that all work."""
     for value, shares in _summands(axes, instance, experts):
         places = _places(axes, value, [experts])
@@ -89,7 +89,7 @@ def _along(axes: Axes, instance: Instance, experts: Space) -> Iterator[Routed]:
             yield Routed(experts, value, units, shares, along=places[0])
 
 
-def _summands(axes: Axes, instance: Instance, gone: Space) -> Iterator[tuple[Value, Value | None]]:
+def _summands(axes: Axes, instance: LineInstance, gone: Space) -> Iterator[tuple[Value, Value | None]]:
     """The operand that a node adds up over a space, with None; for a product of two operands, each with the
     other as its share.
     """

@@ -51,7 +51,7 @@ def scored(tables: Tables, units: Sequence[Space], *, exactly: bool = False) -> 
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredScores:
     """Measured scores.
 
     source: for each atom, its counterpart in the source; None if the model is the source.

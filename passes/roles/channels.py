@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from growc.algebra.space import Space, atoms_of, factors, find, leaves, segments
 from growc.ir.notation import names_of
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.solving.treatments import REDUCTIONS
 
 Factors = tuple[Space, ...]
@@ -60,11 +60,11 @@ def counters(axes: Axes, channels: Sequence[Factors]) -> set[Space]:
     return counting
 
 
-def _convolutions(axes: Axes) -> Iterator[Instance]:
+def _convolutions(axes: Axes) -> Iterator[LineInstance]:
     return (i for i in axes.instances if i.line.slides)
 
 
-def _segments(axes: Axes, instance: Instance, side: int) -> Iterator[Space]:
+def _segments(axes: Axes, instance: LineInstance, side: int) -> Iterator[Space]:
     """Yield the segments of the channel axis of a convolution's input (0) or result (1)."""
     value = instance.node.inputs[0] if side == 0 else instance.node.outputs[0]
     assert value is not None
@@ -77,7 +77,7 @@ def _outside(space: Space) -> bool:
     return any(reason is not None and reason.node is None for reason in (space.frozen, space.addressed))
 
 
-def _normalised(axes: Axes, instance: Instance) -> tuple[set[Space], set[Space]]:
+def _normalised(axes: Axes, instance: LineInstance) -> tuple[set[Space], set[Space]]:
     """The atoms of the axes that a statistic runs over, and those of the axes that it leaves alone."""
     value, line = instance.node.input(0), instance.line
     if value is None or not (line.over or line.treatment in REDUCTIONS):

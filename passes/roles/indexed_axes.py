@@ -22,15 +22,15 @@ from growc.ir.graph import Node, Value, backward
 from growc.ir.notation import Term, is_whole, labels, names_of
 from growc.ir.traits import RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Axes, Instance
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.infer import Axes, LineInstance
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.axes.routing import ROUTED
 
 TAKING = (SAME, VIEW, TURN, REPEAT, TAKE)
 """Traits of operators whose results hold only elements of their first operand."""
 
 
-def vocabularies(flow: Flow) -> list[Space]:
+def vocabularies(flow: AxisQueries) -> list[Space]:
     """The spaces of which model inputs hold unit numbers."""
     tables: dict[tuple[Space, ...], list[Space]] = defaultdict(list)
     for index, table, axis in _lookups(flow):
@@ -53,7 +53,7 @@ def vocabularies(flow: Flow) -> list[Space]:
 
 
 def _made_of(
-    flow: Flow, units: Collection[Space], tables: Iterable[tuple[Space, ...]]
+    flow: AxisQueries, units: Collection[Space], tables: Iterable[tuple[Space, ...]]
 ) -> list[tuple[Space, ...]]:
     """The tables, named by their units, from whose units a weight makes `units`."""
     read = {
@@ -62,7 +62,7 @@ def _made_of(
     return [other for other in tables if other != units and not read.isdisjoint(other)]
 
 
-def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
+def positions(flow: AxisQueries, taken: Collection[Space]) -> list[Space]:
     """The positions for which a model has a stored table, learned or constant.
 
     `taken`: atoms with another name.
@@ -82,7 +82,7 @@ def positions(flow: Flow, taken: Collection[Space]) -> list[Space]:
     return [s for s in dict.fromkeys(position_spaces) if s.kind == "atom" and not s.unit and s not in taken]
 
 
-def experts(flow: Flow, taken: Collection[Space]) -> list[Space]:
+def experts(flow: AxisQueries, taken: Collection[Space]) -> list[Space]:
     """The spaces of experts, from which routers choose. `taken`: the atoms of heads."""
     spaces: dict[Space, None] = {}
     lookups = [
@@ -118,7 +118,7 @@ def spelling_of_experts(axes: Axes, spaces: Collection[Space], looped: Collectio
     return "looped over" if any(lies_on(*place) for place in chosen) else "stacked"
 
 
-def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
+def routers(flow: AxisQueries, routed: Collection[Space]) -> set[Value]:
     """The uses of weights that score experts. `routed`: the spaces of experts."""
     ranked = set(routed)
     for instance in flow.axes.instances:
@@ -132,13 +132,13 @@ def routers(flow: Flow, routed: Collection[Space]) -> set[Value]:
     return uses
 
 
-def _of_first(flow: Flow, instance: Instance, chosen: Callable[[Term], bool]) -> Iterator[Space]:
+def _of_first(flow: AxisQueries, instance: LineInstance, chosen: Callable[[Term], bool]) -> Iterator[Space]:
     """Yield the axes of the first operand whose terms satisfy `chosen`."""
     places = ((v, axis) for i, v, axis, term in instance.operands() if i == 0 and chosen(term))
     yield from (find(flow.axes.of(value)[axis]) for value, axis in places)
 
 
-def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
+def _stacked(flow: AxisQueries, instance: LineInstance) -> Iterator[Space]:
     """Yield the axes along which a product has a matrix of its own for each unit."""
     operand = flow.weight_of(instance) or 0
     value, terms = instance.node.inputs[operand], instance.line.inputs[operand] or ()
@@ -151,7 +151,7 @@ def _stacked(flow: Flow, instance: Instance) -> Iterator[Space]:
                 yield find(space)
 
 
-def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
+def _ranked(flow: AxisQueries, index: Value) -> Iterator[Space]:
     """Yield the axes of the scores whose ranking makes an index."""
 
     def above(value: Value) -> Iterator[Value]:
@@ -165,7 +165,7 @@ def _ranked(flow: Flow, index: Value) -> Iterator[Space]:
             yield from _of_first(flow, instance, is_whole)
 
 
-def _lookups(flow: Flow) -> Iterator[tuple[Value, Value, int]]:
+def _lookups(flow: AxisQueries) -> Iterator[tuple[Value, Value, int]]:
     """Yield (index, table, numbered axis of the table) for every look-up along one axis.
 
     Where the operator's line numbers some axes (`#`), the other axes do not count.
@@ -208,7 +208,7 @@ def _moved(value: Value) -> list[Value]:
     return [v for v in data if v is not None and v.weight is None and v.known is None]
 
 
-def token_inputs(flow: Flow, vocab: Collection[Space]) -> list[Value]:
+def token_inputs(flow: AxisQueries, vocab: Collection[Space]) -> list[Value]:
     """The model inputs whose numbers are looked up in tables of a vocabulary. `vocab`: its spaces."""
     inputs = (
         value

@@ -23,7 +23,7 @@ from growc.algebra.space import Space, atoms_of, factors, find, segments
 from growc.errors.brief import brief
 from growc.ir.graph import Node, Value
 from growc.passes.axes.infer import Axes
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.raising.attention import Attention, find_attention
 from growc.passes.roles.channels import channel_spaces, counters
 from growc.passes.roles.indexed_axes import experts, positions, routers, vocabularies
@@ -83,10 +83,10 @@ class Roles:
 
 def find_roles(axes: Axes) -> Roles:
     """Name the spaces of an axis graph."""
-    return _Finder(axes).roles()
+    return _AxisNamer(axes).roles()
 
 
-class _Finder(Flow):
+class _AxisNamer(AxisQueries):
     def roles(self) -> Roles:
         roles = Roles()
         sums = residual_sums(self)

@@ -21,8 +21,8 @@ from growc.ir.graph import Node, Value
 from growc.ir.notation import FACTORS, Term, labels, names_of
 from growc.ir.traits import SUM
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Instance
-from growc.passes.axes.queries import Flow, through_casts
+from growc.passes.axes.infer import LineInstance
+from growc.passes.axes.queries import AxisQueries, through_casts
 from growc.passes.solving.treatments import REDUCTIONS
 
 
@@ -38,7 +38,7 @@ class Residual:
     gated: bool = False
 
 
-def residual_sums(flow: Flow) -> dict[Node, Residual]:
+def residual_sums(flow: AxisQueries) -> dict[Node, Residual]:
     """Every sum of two activations, one of which is made from the other, its base, through a weight.
 
     Where the base is scaled or gated unit by unit, the stream must continue: it comes from such a sum, or
@@ -79,7 +79,7 @@ def _ends(space: Space) -> Iterator[Space]:
         yield from _ends(part)
 
 
-def _ways(flow: Flow, base: Value, branch: Value) -> Iterator[Value]:
+def _ways(flow: AxisQueries, base: Value, branch: Value) -> Iterator[Value]:
     """Yield the values above the base that the branch is made from.
 
     The base may scale them, gate them, or weigh them against the branch.
@@ -95,23 +95,23 @@ def _ways(flow: Flow, base: Value, branch: Value) -> Iterator[Value]:
     yield from (way for way in walk([_plain(flow, base)], above) if flow.made_from(branch, way))
 
 
-def _plain(flow: Flow, value: Value) -> Value:
+def _plain(flow: AxisQueries, value: Value) -> Value:
     """The value that a value is before casts and scaling."""
     return through_casts(unscaled(flow, value))
 
 
-def unscaled(flow: Flow, value: Value) -> Value:
+def unscaled(flow: AxisQueries, value: Value) -> Value:
     """The value that a value is before it is multiplied with numbers, or with parameters for each unit."""
     return [value, *(before for before, _ in _scales(flow, value))][-1]
 
 
-def _by_units(flow: Flow, value: Value) -> bool:
+def _by_units(flow: AxisQueries, value: Value) -> bool:
     """Whether a value is multiplied with more than single numbers. The gain of a norm does not count."""
     scales = [s.sizes for before, s in _scales(flow, value) if through_casts(before) not in flow.normed]
     return any(sizes is None or any(set(size) != {1} for size in sizes) for sizes in scales)
 
 
-def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
+def _scales(flow: AxisQueries, value: Value) -> Iterator[tuple[Value, Value]]:
     """Yield (the value before a multiplication, its factor), for all multiplications upwards of a value."""
     while (node := through_casts(value).producer) is not None and node.treatment in FACTORS:
         scaled = [v for v in node.operands if v not in flow.parameters and v.known is None]
@@ -121,7 +121,7 @@ def _scales(flow: Flow, value: Value) -> Iterator[tuple[Value, Value]]:
         yield value, next(v for v in node.operands if v is not value)
 
 
-def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:
+def streams(flow: AxisQueries, sums: Mapping[Node, Residual]) -> list[Space]:
     """The spaces of residual streams in topological order, without those that count places."""
     spaces = dict.fromkeys(s for r in sums.values() for s in r.streams)
     fixed = {s for s in spaces if all(x.frozen is not None for x in leaves(s))}
@@ -137,7 +137,7 @@ def streams(flow: Flow, sums: Mapping[Node, Residual]) -> list[Space]:
 
 
 def _given(
-    flow: Flow, sums: Mapping[Node, Residual], start: Value, space: Space, known: dict[Value, bool]
+    flow: AxisQueries, sums: Mapping[Node, Residual], start: Value, space: Space, known: dict[Value, bool]
 ) -> bool:
     """Whether an axis of a stream comes from the model's inputs: no weight makes it on the way to `start`.
 
@@ -161,7 +161,7 @@ def _given(
     return True
 
 
-def _makes(flow: Flow, node: Node, atoms: Collection[Space]) -> bool:
+def _makes(flow: AxisQueries, node: Node, atoms: Collection[Space]) -> bool:
     """Whether these atoms may come from a weight here: it makes them, or no operand but weights has them."""
     instance = flow.by_node.get(node)
     if instance is None or instance.line.treatment == "opaque":
@@ -172,7 +172,7 @@ def _makes(flow: Flow, node: Node, atoms: Collection[Space]) -> bool:
     return bool(bearing) and all(v in flow.static for v in bearing)
 
 
-def gated_branches(flow: Flow, sums: Mapping[Node, Residual]) -> set[Space]:
+def gated_branches(flow: AxisQueries, sums: Mapping[Node, Residual]) -> set[Space]:
     """The spaces that weights read to make a branch that a gate weighs against its stream."""
     gated = [(node, r.base) for node, r in sums.items() if r.gated]
     branches = [v for node, base in gated for v in node.operands if v is not base]
@@ -180,7 +180,7 @@ def gated_branches(flow: Flow, sums: Mapping[Node, Residual]) -> set[Space]:
 
 
 def feed_forward(
-    flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
+    flow: AxisQueries, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
 ) -> list[Space]:
     """The inner spaces between streams; if there are none, those between a stream and gated `branches`.
 
@@ -191,7 +191,7 @@ def feed_forward(
 
 
 def _inner(
-    flow: Flow, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
+    flow: AxisQueries, hidden: Collection[Space], taken: Collection[Space], branches: Collection[Space]
 ) -> list[Space]:
     """The spaces that are made from a stream, and read into a stream or a branch.
 
@@ -223,7 +223,7 @@ def _inner(
 
 
 def _sources(
-    flow: Flow, wanted: Collection[Space], streams: Collection[Space]
+    flow: AxisQueries, wanted: Collection[Space], streams: Collection[Space]
 ) -> Iterator[tuple[Space, Space]]:
     """Yield (made space, space that it is made from) for products that read no stream."""
     for instance in flow.maps:
@@ -233,7 +233,7 @@ def _sources(
             yield from ((made_space, source) for made_space in ours for source in ins)
 
 
-def _of_tables(flow: Flow) -> Iterator[Space]:
+def _of_tables(flow: AxisQueries) -> Iterator[Space]:
     """Yield the spaces of tables of which a single row is taken.
 
     Stacks of matrices are weights, no tables.
@@ -244,7 +244,7 @@ def _of_tables(flow: Flow) -> Iterator[Space]:
             yield from map(find, flow.axes.of(table) if table is not None and table in flow.static else ())
 
 
-def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
+def _mixed(flow: AxisQueries, atoms: Collection[Space]) -> Iterator[Space]:
     """Yield those of the atoms that an activation has while an operator works on its other axes."""
     for instance in flow.axes.instances:
         node, line = instance.node, instance.line
@@ -262,7 +262,7 @@ def _mixed(flow: Flow, atoms: Collection[Space]) -> Iterator[Space]:
                     yield from bearing
 
 
-def _worked_on(instance: Instance, others: list[Term], kept: set[str], alone: bool) -> bool:
+def _worked_on(instance: LineInstance, others: list[Term], kept: set[str], alone: bool) -> bool:
     """Whether an operator cuts, reorders, sums over or reads as a whole any of these axes."""
     line = instance.line
     summed = any(set(labels(t)) - kept for t in others) and line.treatment in REDUCTIONS | {"contract"}

@@ -20,7 +20,7 @@ from growc.algebra.space import Space, atoms_of
 from growc.errors.brief import brief
 from growc.ir.graph import Node, Value
 from growc.ir.traits import SIZES
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.roles.residual_streams import Residual
 
 Parts = frozenset[int]
@@ -43,7 +43,7 @@ class Scopes:
         return nothing.union(*(self.of_atom.get(x, nothing) for x in atoms_of(spaces)))
 
 
-def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:
+def find_scopes(flow: AxisQueries, sums: Mapping[Node, Residual]) -> Scopes:
     """Name the parts of a model, and list the parts of each atom."""
     parts = _Parts(flow, sums)
     names = parts.names()
@@ -59,7 +59,7 @@ def find_scopes(flow: Flow, sums: Mapping[Node, Residual]) -> Scopes:
 class _Parts:
     """The parts of a model. A part is given by the number of one residual sum in it (see `root`)."""
 
-    def __init__(self, flow: Flow, sums: Mapping[Node, Residual]) -> None:
+    def __init__(self, flow: AxisQueries, sums: Mapping[Node, Residual]) -> None:
         self.flow, self.sums = flow, sums
         self.number = {node: k for k, node in enumerate(self.sums)}
         self.parent = list(range(len(self.sums)))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from growc.algebra.space import Space, find, leaves
 from growc.ir.graph import Value
 from growc.ir.notation import Term, choosing, labels, names_of
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.norms import Norm, without_eps
 from growc.passes.axes.ties import Tie
 from growc.passes.solving.constraints import Flow, Link, Links, Occurrences, Var
@@ -101,7 +101,7 @@ def _follow_sizes(links: Links) -> None:
 
 
 def bind(
-    links: Links, value: Value, axis: int, term: Term, instance: Instance
+    links: Links, value: Value, axis: int, term: Term, instance: LineInstance
 ) -> Iterator[tuple[str, list[Var]]]:
     """Yield (label, its variables) for every label of a term, at one axis of a value."""
     variables = links.of(value, axis)
@@ -122,7 +122,7 @@ def bind(
             yield name, [variables[atoms.index(x)] for x in xs if x in atoms]
 
 
-def _occurrences(links: Links, instance: Instance) -> tuple[Occurrences, Occurrences]:
+def _occurrences(links: Links, instance: LineInstance) -> tuple[Occurrences, Occurrences]:
     sides: tuple[Occurrences, Occurrences] = ({}, {})
     node, line = instance.node, instance.line
     for side, values, lines in ((0, node.inputs, line.inputs), (1, node.outputs, line.outputs)):
@@ -157,7 +157,7 @@ def _aligned(
     yield from by_atom.values()
 
 
-def _add(links: Links, instance: Instance) -> None:
+def _add(links: Links, instance: LineInstance) -> None:
     ins, outs = _occurrences(links, instance)
     numbered = (links.of(value, axis) for _, value, axis in instance.numbered())
     links.links += [Link("addressed", instance.node, tuple(several)) for several in numbered if several]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from growc.algebra.space import Space, product
 from growc.ir.graph import Node
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import LineInstance
 from growc.passes.axes.norms import Formula, Norm
 from growc.passes.solving.constraints import Flow, Link, Links, Occurrences, Var
 
@@ -23,7 +23,7 @@ OPERATORS = {
 """The formulas of the treatments that are norms."""
 
 
-def norm_operator(links: Links, at: Instance, ins: Occurrences, outs: Occurrences) -> None:
+def norm_operator(links: Links, at: LineInstance, ins: Occurrences, outs: Occurrences) -> None:
     """Add the links of a norm over the labels that its line names, with its gain and its bias."""
     node, over = at.node, at.line.over
     core = {

@@ -7,14 +7,14 @@ columns of the recurrence read the results of the operator.
 
 from __future__ import annotations
 
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import LineInstance
 from growc.passes.solving.constraints import Link, Links, Occurrences
 
 GATES, STATES = (1, 2, 3, 7), (5, 6)
 """Operands whose rows are gates (W, R, B, P), and initial states."""
 
 
-def recurrent(links: Links, at: Instance, ins: Occurrences, outs: Occurrences) -> None:
+def recurrent(links: Links, at: LineInstance, ins: Occurrences, outs: Occurrences) -> None:
     """Add the links. Labels: h the units, k the columns of the recurrence over them, i the inputs."""
     node, units, results_by_number = at.node, ins.get("h", {}), outs.get("h", {})
     for k in range(len(units.get(1, []))):

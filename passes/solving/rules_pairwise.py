@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats, IndexMap
-from growc.ir.lowered_statement import Request
+from growc.ir.lowered_statement import SpaceRequest
 from growc.passes.solving.constraints import Link, Var
 from growc.passes.solving.solution import READS, SCALES, Solving
 from growc.recipe.fills import Entry
@@ -218,7 +218,7 @@ def _drawn(solving: Solving, link: Link, state: IndexMap, reader: Var) -> None:
         solving.gap(link, cause, "`cyclic copy` shares its columns out and keeps the function")
 
 
-def _rescales(solving: Solving, request: Request | None) -> bool:
+def _rescales(solving: Solving, request: SpaceRequest | None) -> bool:
     """Whether weights that read copies keep the RMS of their result instead of the function."""
     rule = request is not None and request.entries.reading is Entry.RESCALED
     return rule and not solving.stage.options.zero_outputs
@@ -242,7 +242,7 @@ def _alone(state: IndexMap) -> Floats:
     return shares
 
 
-def _shares(solving: Solving, state: IndexMap, request: Request | None, ordinal: int) -> Floats:
+def _shares(solving: Solving, state: IndexMap, request: SpaceRequest | None, ordinal: int) -> Floats:
     """The share of each copy in a reading weight. The shares of one unit's copies sum to one."""
     rows = state.copies
     groups = np.where(rows, state.index, 0)

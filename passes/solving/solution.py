@@ -14,7 +14,7 @@ import numpy as np
 from growc.algebra.indexmap import Bools, IndexMap
 from growc.algebra.space import find
 from growc.ir.graph import Node, Value
-from growc.ir.lowered_statement import Request, Sizes, Stage
+from growc.ir.lowered_statement import Sizes, SpaceRequest, Stage
 from growc.passes.dataflow.ranges import Ranges
 from growc.passes.solving.class_facts import Classes
 from growc.passes.solving.constraints import Link, Links, Var
@@ -56,7 +56,7 @@ class Solution:
         """The state of a variable's class."""
         return self.states[self.links.root(var)]
 
-    def request(self, var: Var) -> Request | None:
+    def request(self, var: Var) -> SpaceRequest | None:
         """The request of the statement for a variable's atom, if there is one."""
         return self.stage.requests.get(find(self.links.atoms[var]))
 

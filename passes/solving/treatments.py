@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from growc.ir.graph import Node, Value
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import LineInstance
 from growc.passes.axes.norms import scalar
 from growc.passes.solving.constraints import Link, Links, Var
 
@@ -24,14 +24,14 @@ def _join_all(links: Links, node: Node, variables: Sequence[Var], made: Sequence
         links.links.append(Link("make", node, (), tuple(made)))
 
 
-def _layout(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _layout(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     if ins:
         _join_all(links, at.node, [*ins.values(), *outs], outs)
     else:  # the operator makes the axis, and all its units are alike
         links.links.append(Link("broadcast", at.node, (), tuple(outs)))
 
 
-def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
+def _stretched(at: LineInstance, ins: dict[int, Var]) -> list[Value]:
     """Operands of a sum or a choice that have one element for all units.
 
     Conditions do not count, nor operands of another type than the result: they say where the others go.
@@ -41,7 +41,7 @@ def _stretched(at: Instance, ins: dict[int, Var]) -> list[Value]:
     return [v for v in others if v.dtype == result_type or "" in (v.dtype, result_type)]
 
 
-def _sum(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _sum(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     operands = list(ins.values())
     if all(scalar(v) == 0 for v in _stretched(at, ins)):
         _join_all(links, at.node, [*operands, *outs], outs)
@@ -53,14 +53,14 @@ def _sum(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> No
         links.links.append(Link("shift", at.node, (operands[0],), tuple(outs)))
 
 
-def _multiply(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _multiply(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     if len(ins) == 2:
         links.links.append(Link("product", at.node, tuple(ins.values()), tuple(outs)))
     else:
         _layout(links, at, ins, outs)
 
 
-def _divide(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _divide(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     if list(ins) == [0]:
         _layout(links, at, ins, outs)
     else:
@@ -68,7 +68,7 @@ def _divide(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
         links.links.append(Link("quotient", at.node, sources, tuple(outs)))
 
 
-def _remainder(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _remainder(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     """The remainder by one number is a pointwise function that is zero at zero."""
     if len(ins) == 2:
         links.links.append(Link("remainder", at.node, (ins[0], ins[1]), tuple(outs)))
@@ -77,7 +77,7 @@ def _remainder(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
         links.links += pointwise_links or [Link("make", at.node, (), tuple(outs))]
 
 
-def _pointwise(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _pointwise(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     zero, homogeneous = "zero" in at.line.treatment, "homogeneous" in at.line.treatment
     for source in ins.values():
         links.links.append(Link("pointwise", at.node, (source,), tuple(outs), zero, homogeneous))
@@ -85,14 +85,14 @@ def _pointwise(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
         links.links.append(Link("make", at.node, (), tuple(outs)))
 
 
-def _select(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _select(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     if 0 in ins:
         _pointwise(links, at, ins, outs)
     else:
         _sum(links, at, ins, outs)
 
 
-def _contract(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _contract(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     factors = [ins[i] for i in (0, 1) if i in ins]
     added = [v for i, v in ins.items() if i > 1]
     if len(factors) == 2 and not outs:
@@ -108,7 +108,7 @@ def _contract(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) 
         _join_all(links, at.node, [*factors, *added, *outs], outs)
 
 
-def _lookup(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _lookup(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     """A look-up moves rows of a table.
 
     As a function of its index it is not zero at zero: it takes row zero.
@@ -119,7 +119,7 @@ def _lookup(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) ->
         _layout(links, at, ins, outs)
 
 
-def _attention(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _attention(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     """softmax(q·k)·v: scores are a product over heads, and the softmax is a nonlinear function of them."""
     node, biases = at.node, [v for i, v in ins.items() if i == 3]
     result, score_outputs = outs[:1], outs[1:]
@@ -137,7 +137,7 @@ def _attention(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
         links.links.append(Link("product", node, values, tuple(result)))
 
 
-def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _statistic(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     if at.line.treatment in ("mean", "sum"):
         _layout(links, at, ins, outs)
     else:
@@ -148,7 +148,7 @@ def _statistic(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var])
             )
 
 
-def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var]) -> None:
+def _per_channel(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:
     """BatchNormalization: (x − mean)/sqrt(var) · gain + bias, for each channel alone."""
     if list(ins) == [0]:
         _pointwise(links, at, ins, outs)
@@ -161,7 +161,7 @@ def _per_channel(links: Links, at: Instance, ins: dict[int, Var], outs: list[Var
         links.join(ins[i], core)
 
 
-TREATMENTS: dict[str, Callable[[Links, Instance, dict[int, Var], list[Var]], None]] = {
+TREATMENTS: dict[str, Callable[[Links, LineInstance, dict[int, Var], list[Var]], None]] = {
     "layout": _layout,
     "lookup": _lookup,
     "add": _sum,

@@ -14,7 +14,7 @@ from growc.algebra.indexmap import Floats, IndexMap, Ints
 from growc.algebra.sinusoid import is_sinusoid
 from growc.algebra.space import Space, find
 from growc.ir.graph import Graph, Value
-from growc.ir.lowered_statement import Request
+from growc.ir.lowered_statement import SpaceRequest
 from growc.passes.axes.ties import Tie
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.solving.choices.shares import gaps_of_ranking
@@ -23,7 +23,7 @@ from growc.passes.solving.solution import MAKES, READS, SCALES, Solution
 from growc.passes.soundness.narrowed import means_are_met
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise
 from growc.recipe.fills import Entry
-from growc.recipe.option_rules import Noise as NoiseOption
+from growc.recipe.option_rules import NoiseOption
 
 APART = 0.01
 """Scale of the noise between copies of a router's rows, where the router may choose some copies only."""
@@ -118,7 +118,7 @@ class _Steps:
         index = state.index
         return LeafStep(state.source, index, weight, filler, key, noise, block, factors, free, std, around)
 
-    def continues(self, use: Value, request: Request) -> bool:
+    def continues(self, use: Value, request: SpaceRequest) -> bool:
         """Whether a table over positions is sinusoidal: its formula continues it, and the fill does not."""
         weight = use.weight
         if self.stage.axis != "positions" or weight is None or not weight.floating or len(weight.shape) < 2:
@@ -131,7 +131,7 @@ class _Steps:
         return self.ordinals.setdefault(identity, len(self.ordinals))
 
     def fill(
-        self, use: Value, root: Var, state: IndexMap, request: Request, filler: Ints, weight: Floats
+        self, use: Value, root: Var, state: IndexMap, request: SpaceRequest, filler: Ints, weight: Floats
     ) -> None:
         """Set `filler` and `weight` of the rows that are no copies, by the fill and by the weight's verb."""
         verb, entries = self.solution.verbs[root], request.entries
@@ -162,7 +162,7 @@ class _Steps:
                 filler[state.junk] = DRAWN
                 weight[state.junk] = 1.0
 
-    def noise(self, use: Value, root: Var, state: IndexMap, request: Request) -> Noise | None:
+    def noise(self, use: Value, root: Var, state: IndexMap, request: SpaceRequest) -> Noise | None:
         option, verb = self.stage.options.noise, self.solution.verbs[root]
         if option is None and use in self.parted and verb == MAKES and request.new.any():
             key = request.draws.at("apart", self.ordinal(use)).key
@@ -195,7 +195,7 @@ class _Steps:
             self.unbalanced(use, option)
         return Noise(key, option.scale, rows, groups, balance)
 
-    def unmet(self, request: Request) -> bool:
+    def unmet(self, request: SpaceRequest) -> bool:
         """Whether no input of the source reaches the new units.
 
         That is so where units are found by number: new units have new numbers, and nothing sums over them.
@@ -206,7 +206,7 @@ class _Steps:
         )
 
     @staticmethod
-    def counts(request: Request) -> Ints:
+    def counts(request: SpaceRequest) -> Ints:
         return np.concatenate([request.map.counts, [0]])  # index -1 looks at the last entry
 
     def unbalanced(self, use: Value, option: NoiseOption) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from growc.algebra.space import Space, atoms_of
 from growc.ir.graph import Node, Value
 from growc.ir.lowered_statement import Stage
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.dataflow.ranges import Ranges
 from growc.plans.plan import Gap
 
@@ -37,7 +37,7 @@ class BelowZero:
             if node not in self.constants and self._numbers(instance, resized):
                 yield from self._judged(node, stage.axis)
 
-    def _numbers(self, instance: Instance, resized: set[Space]) -> bool:
+    def _numbers(self, instance: LineInstance, resized: set[Space]) -> bool:
         """Whether a node numbers units of an axis that changes its size."""
         numbered_spaces = (self.axes.of(value)[axis] for i, value, axis in instance.numbered() if i == 0)
         return any(leaf in resized for leaf in atoms_of(numbered_spaces))

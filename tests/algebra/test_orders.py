@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar import parse
 from growc.recipe import syntax_tree as rc
 from growc.recipe.expression import Expr, evaluate
@@ -19,7 +19,7 @@ from growc.recipe.words import FILE
 
 def arranged(text: str, count: int, scores: list[float] | None = None) -> list[int]:
     """The arrangement that a statement makes of `count` layers."""
-    (statement,) = parse(Source("r.grow", text)).body
+    (statement,) = parse(SourceText("r.grow", text)).body
     assert isinstance(statement, rc.Stack | rc.SubcloneLayers | rc.Arrange | rc.Drop)
 
     def value(expr: Expr) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 
 import growc
 from growc.budgets.settle import settled
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -59,7 +59,7 @@ def on_zoo(name: str, folder: Path) -> dict[str, Any]:
     model = folder / f"{name}.torchscript.onnx"
     started = time.process_time()
     try:
-        resolved = settled([Source("-e", by_magnitude(AXES[name]))], {}, model)
+        resolved = settled([SourceText("-e", by_magnitude(AXES[name]))], {}, model)
     except growc.GrowError as error:
         return {"refused": str(error).splitlines()[0]}
     seconds = time.process_time() - started

@@ -17,7 +17,7 @@ import growc
 from growc.budgets import choose, growing, quantities, shrinking
 from growc.budgets.polynomial import Polynomial
 from growc.cli.main import main
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.plans.plan_to_json import from_json, to_json
 from growc.resolve.resolve import load
 
@@ -250,7 +250,7 @@ def test_new_words_are_names_where_version_1_had_names():
 def test_numbers_of_statements_are_those_of_the_plain_recipe():
     text = f"{HALF} over ffn, heads by magnitude\nreorder ffn by random"
     decided = growc.plan(text, TINY).decided
-    resolved = load([Source("-e", text)], {}, decided=decided)
+    resolved = load([SourceText("-e", text)], {}, decided=decided)
     assert [bound.number for bound in resolved.statements] == [1, 2, 3]
 
 
@@ -261,7 +261,7 @@ def test_a_plan_with_a_budget_is_json_and_back():
 
 def test_passes_take_no_budget():
     with pytest.raises(growc.GrowError, match="a budget has no sizes yet"):
-        growc.api.compile(load([Source("-e", f"{HALF} over ffn by magnitude")], {}), TINY)
+        growc.api.compile(load([SourceText("-e", f"{HALF} over ffn by magnitude")], {}), TINY)
 
 
 def test_the_table_is_shown(capsys):

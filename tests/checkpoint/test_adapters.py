@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from growc.checkpoint.files.directory import Checkpoint
-from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
+from growc.checkpoint.files.lora import AdapterGrowth, adapters_of, grow_adapter
 from growc.errors.diagnostic import GrowError
 from growc.plans.execute import execute
 from growc.plans.plan import AxisStep, Layout, LeafStep, NextLayer, Noise, WeightPlan
@@ -64,7 +64,7 @@ def adapter(tmp_path):
 def grow(folder, *plans):
     read = {"fc.weight": WEIGHT}.__getitem__
     out = folder.with_name("out")
-    grow_adapter(folder, out, Growth({p.name: p for p in plans}, NAMES.get, read))
+    grow_adapter(folder, out, AdapterGrowth({p.name: p for p in plans}, NAMES.get, read))
     found = load_file(out / "adapter_model.safetensors")
     return {name.removeprefix("base_model.model."): tensor for name, tensor in found.items()}
 

@@ -182,11 +182,11 @@ def test_a_folder_that_cannot_be_removed_is_removed_by_the_next_run(
 
 WAITS = """
 import os, pathlib, signal, sys, threading
-from growc.system.interrupts import Command, Interrupted, interruptible
+from growc.system.interrupts import SignalState, Interrupted, interruptible
 from growc.system.workshop import draft_folder
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
 try:
-    with interruptible(Command()), draft_folder(pathlib.Path(sys.argv[1])):
+    with interruptible(SignalState()), draft_folder(pathlib.Path(sys.argv[1])):
         print("made")
 except Interrupted:
     print("interrupted")

@@ -11,7 +11,7 @@ from graphs import STREAM, save
 
 from growc.errors.diagnostic import Diagnostic, GrowError, render
 from growc.errors.printable import UNPRINTABLE, printable
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 
 EVIL = "\x1b[2J\x1b]0;title\x07\u202egnp\u200b\x9b\x7f\r\nCertificate: exact.\u2028\U000e0001"
 
@@ -89,7 +89,7 @@ def test_words_of_a_recipe_are_shown_as_plain_text(growc, tmp_path):
 
 
 def test_every_part_of_a_diagnostic_is_shown_as_plain_text():
-    source = Source(f"{EVIL}.grow", f"{EVIL}\nwords")
+    source = SourceText(f"{EVIL}.grow", f"{EVIL}\nwords")
     span = Span(source, 0, 4)
     found = Diagnostic("G310", EVIL, span, EVIL, (EVIL,), EVIL, ((Span(source, 1, 2), EVIL),))
     assert not unsafe(render(found))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from growc.checkpoint.files.directory import WEIGHTS
-from growc.checkpoint.files.safetensors_file import Entry
-from growc.checkpoint.files.shards import Part, laid_out
+from growc.checkpoint.files.safetensors_file import HeaderEntry
+from growc.checkpoint.files.shards import TensorGroup, laid_out
 from growc.checkpoint.files.shares import WriteShare, shared_out
 from growc.plans.rows import stored
 
@@ -27,14 +27,14 @@ def part(number, count, *, whole=0, width=3, made=None):
             made.append(name)
         return {name: stored(array)}
 
-    return Part((Entry(name, "F32", (count, width)),), make, whole)
+    return TensorGroup((HeaderEntry(name, "F32", (count, width)),), make, whole)
 
 
 def joined(number, counts):
     """A part of several tensors that are made together."""
     arrays = {f"j{number}.{k}": np.full((n, 2), k, np.float32) for k, n in enumerate(counts)}
-    entries = tuple(Entry(name, "F32", array.shape) for name, array in arrays.items())
-    return Part(entries, lambda: {name: stored(array) for name, array in arrays.items()})
+    entries = tuple(HeaderEntry(name, "F32", array.shape) for name, array in arrays.items())
+    return TensorGroup(entries, lambda: {name: stored(array) for name, array in arrays.items()})
 
 
 def entries_of(parts):

@@ -19,7 +19,7 @@ from growc.editor.diagnostics import diagnostics
 from growc.editor.positions import Positions
 from growc.editor.reading import Reading
 from growc.editor.server import address
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar.parser import keywords
 from growc.recipe.syntax_tree import ROLES
 
@@ -63,7 +63,7 @@ def edited(text: str, choose: random.Random) -> str:
 
 def fresh(path: Path, text: str) -> list[dict[str, Any]]:
     """The diagnostics of a text that was never edited."""
-    errors = diagnostics(Reading(Source(str(path), text)), "utf-16", address)
+    errors = diagnostics(Reading(SourceText(str(path), text)), "utf-16", address)
     return converters.get_converter().unstructure(errors)
 
 

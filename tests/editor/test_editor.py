@@ -18,7 +18,7 @@ from graphs import STREAM, save
 from growc import grammar
 from growc.cli.main import main
 from growc.editor import meanings
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar.messages import FORMS
 from growc.recipe.fills import FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
@@ -337,7 +337,7 @@ def test_formatting_is_that_of_growc_fmt(client, tmp_path):
     text = "# 🌱\r\nwiden   ffn to 2*ffn with tail copy # 🌱"
     uri = client.open(tmp_path / "r.grow", text)
     (edit,) = formatted(client, uri)
-    assert edit["newText"] == grammar.format(grammar.parse(Source("r", text)))
+    assert edit["newText"] == grammar.format(grammar.parse(SourceText("r", text)))
     assert edit["range"]["end"] == {"line": 1, "character": 40}
     client.change(uri, edit["newText"])
     assert formatted(client, uri) == []

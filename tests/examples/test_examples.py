@@ -10,7 +10,7 @@ from published import ALL, EXAMPLES, ROOT
 
 import growc
 from growc.cli.main import main
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar import format as formatted
 from growc.grammar import parse
 
@@ -39,7 +39,7 @@ def test_an_example_applies_and_its_certificate_holds(example, tmp_path):
 @pytest.mark.parametrize("example", ALL, ids=NAMES)
 def test_a_recipe_is_in_canonical_form(example):
     text = example.recipe.read_text(encoding="utf-8")
-    assert formatted(parse(Source("recipe.grow", text))) == text
+    assert formatted(parse(SourceText("recipe.grow", text))) == text
 
 
 @pytest.mark.parametrize("example", ALL, ids=NAMES)

@@ -14,8 +14,8 @@ import pytest
 
 from growc.system.interrupts import (
     INTERRUPTS,
-    Command,
     Interrupted,
+    SignalState,
     committed,
     interruptible,
     uninterrupted,
@@ -52,7 +52,7 @@ def test_a_signal_waits_for_the_end(number: int) -> None:
     done = []
 
     def work() -> None:
-        with interruptible(Command()), uninterrupted():
+        with interruptible(SignalState()), uninterrupted():
             with uninterrupted():
                 send(number)
             done.append("outer")
@@ -65,7 +65,7 @@ def test_a_signal_waits_for_the_end(number: int) -> None:
 
 @pytest.mark.usefixtures("threads")
 def test_a_signal_that_came_behind_the_commit_is_too_late(number: int) -> None:
-    command = Command()
+    command = SignalState()
     with interruptible(command), uninterrupted():
         committed()
         send(number)
@@ -77,7 +77,7 @@ def test_a_second_signal_does_not_disturb_the_cleaning_up(number: int) -> None:
     cleaned = []
 
     def work() -> None:
-        with interruptible(Command()):
+        with interruptible(SignalState()):
             try:
                 send(number)
             finally:
@@ -100,7 +100,7 @@ def test_the_import_of_an_extension_is_not_interrupted(number: int, monkeypatch:
     monkeypatch.setattr(ExtensionFileLoader, "exec_module", initialised)
 
     def work() -> None:
-        with interruptible(Command()):
+        with interruptible(SignalState()):
             ExtensionFileLoader("extension", "extension.so").exec_module(sys)
             done.append("behind")
 
@@ -112,7 +112,7 @@ def test_the_import_of_an_extension_is_not_interrupted(number: int, monkeypatch:
 
 def test_handlers_are_those_of_before(number: int) -> None:
     before = [signal.getsignal(one) for one in INTERRUPTS]
-    with pytest.raises(Interrupted), interruptible(Command()):
+    with pytest.raises(Interrupted), interruptible(SignalState()):
         send(number)
     assert [signal.getsignal(one) for one in INTERRUPTS] == before
 
@@ -132,14 +132,14 @@ def test_a_handler_that_raises_while_they_are_exchanged_lets_none_be_lost(
         return found
 
     monkeypatch.setattr(signal, "signal", raising)
-    with pytest.raises(KeyboardInterrupt), interruptible(Command()):
+    with pytest.raises(KeyboardInterrupt), interruptible(SignalState()):
         pass
     monkeypatch.undo()
     assert [signal.getsignal(one) for one in INTERRUPTS] == before
 
 
 def test_a_commit_of_another_thread_is_not_the_command_s() -> None:
-    command = Command()
+    command = SignalState()
     with interruptible(command):
         thread = threading.Thread(target=committed)
         thread.start()

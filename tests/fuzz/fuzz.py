@@ -1,8 +1,9 @@
 """Judge cases at random: `fuzz.py [--kind KIND] [--count N] [--first SEED] [--json FILE] [--corpus]`.
 
 Each case is a seed of its kind. Cases run in forked processes, some to a process: one that ends otherwise
-than with exit status 0 to 4, takes more than its kind's seconds or a gigabyte over what was imported, or dies,
-is wrong. `--corpus` keeps the first case of each diagnostic. The file has what was found of each kind, when.
+than with exit status 0 to 4, takes more than its kind's seconds or a gigabyte over what was imported, or
+dies, is wrong. `--corpus` keeps the first case of each diagnostic. The file has what was found of each kind,
+when.
 """
 
 from __future__ import annotations
@@ -110,7 +111,10 @@ def _forked(kind: str, seeds: Sequence[int], given: Stock) -> tuple[list[Case], 
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return cases, f"takes over {KINDS[kind].seconds} s" if number in TIMERS else f"dies of signal {number}"
+        return (
+            cases,
+            f"takes over {KINDS[kind].seconds} s" if number in TIMERS else f"dies of signal {number}",
+        )
     return cases, "" if not status else f"ends the process with {status >> 8}"
 
 

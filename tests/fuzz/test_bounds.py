@@ -16,7 +16,7 @@ from safetensors import safe_open
 import growc
 from growc.cli.main import main
 from growc.errors.diagnostic import GrowError, render
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar import parse
 from growc.system.limits import LIMITS
 
@@ -177,5 +177,5 @@ def test_a_zero_byte_in_a_recipe_is_a_mistake_of_the_recipe(tmp_path: Path) -> N
 
 def test_a_long_line_is_shown_around_the_mistake() -> None:
     with pytest.raises(GrowError) as found:
-        parse(Source("r.grow", "widen ffn to " + "1 + " * 50 + "x" * 3_000 + " ^"))
+        parse(SourceText("r.grow", "widen ffn to " + "1 + " * 50 + "x" * 3_000 + " ^"))
     assert len(render(found.value.diagnostics[0])) < 2_000

@@ -52,7 +52,9 @@ expressions = st.recursive(
 axes = st.builds(rc.NamedAxis, st.sampled_from(rc.ROLES)) | tensor_axes
 named = st.builds(rc.NamedAxis, st.sampled_from([r for r in rc.ROLES if r != "layers"]))
 width_axes = named | tensor_axes
-ranges = st.builds(rc.Layer, expressions) | st.builds(rc.Layers, expressions, st.none() | expressions)
+ranges = st.builds(rc.LayerNumber, expressions) | st.builds(
+    rc.LayerSlice, expressions, st.none() | expressions
+)
 scopes = st.one_of(
     st.builds(rc.RoleScope, st.sampled_from(["encoder", "decoder"])),
     st.builds(rc.LayerScope, ranges),
@@ -74,17 +76,17 @@ rankings = st.one_of(
     st.builds(rc.Ranking, names_of(RANKINGS, FILE), file=texts),
 )
 share_numbers = st.integers(0, 10**17)
-shares = st.lists(st.builds(rc.Share, share_numbers, share_numbers), max_size=3).map(tuple)
-tops = st.builds(rc.Order, st.just("top"), expressions)
-deeper = st.builds(rc.Order, names_of(DEEPER, "")) | tops
-shallower = st.builds(rc.Order, names_of(SHALLOWER, "")) | st.builds(
-    rc.Order, names_of(SHALLOWER, FILE), file=texts
+shares = st.lists(st.builds(rc.AxisShare, share_numbers, share_numbers), max_size=3).map(tuple)
+tops = st.builds(rc.LayerOrder, st.just("top"), expressions)
+deeper = st.builds(rc.LayerOrder, names_of(DEEPER, "")) | tops
+shallower = st.builds(rc.LayerOrder, names_of(SHALLOWER, "")) | st.builds(
+    rc.LayerOrder, names_of(SHALLOWER, FILE), file=texts
 )
 conditions = st.one_of(
     st.just(rc.Exact()),
     st.builds(rc.Preserved, scales),
     st.builds(
-        rc.Comparison,
+        rc.SizeCondition,
         axes | st.just(rc.Parameters()),
         st.sampled_from(["==", "!=", "<=", ">=", "<", ">"]),
         expressions,
@@ -101,7 +103,7 @@ matches = st.builds(
 quantities = st.sampled_from(["parameters", "active_parameters", "flops", "memory"])
 relations = st.sampled_from(["==", "!=", "<=", ">=", "<", ">"])
 sequences = st.none() | st.builds(rc.Sequences, expressions, expressions)
-limits = st.builds(rc.Limit, quantities, relations, expressions, sequences)
+limits = st.builds(rc.QuantityLimit, quantities, relations, expressions, sequences)
 several = st.lists(axes, min_size=1, max_size=3).map(tuple)
 budgets = st.builds(
     rc.Budget,
@@ -188,4 +190,4 @@ bodies = st.recursive(
     max_leaves=4,
 )
 heads = st.just(()) | st.builds(rc.Language, st.sampled_from(VERSIONS)).map(lambda said: (said,))
-recipes = st.builds(lambda head, body: rc.Recipe(head + body), heads, bodies)
+recipes = st.builds(lambda head, body: rc.RecipeTree(head + body), heads, bodies)

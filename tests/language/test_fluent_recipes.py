@@ -8,7 +8,7 @@ from graphs import STREAM, save
 import growc
 from growc import api
 from growc.errors.diagnostic import GrowError
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar import parse
 from growc.recipe.option_rules import GROWING
 from growc.recipe.syntax_tree import Statement
@@ -158,7 +158,7 @@ EVERY_STATEMENT = [
 @pytest.mark.parametrize(("built", "text"), EVERY_STATEMENT, ids=lambda part: None)
 def test_a_built_statement_has_the_text_that_it_stands_for(built, text):
     assert str(built) == f"{text}\n"
-    assert built.body == parse(Source("-e", text)).body
+    assert built.body == parse(SourceText("-e", text)).body
 
 
 def test_every_statement_of_the_language_can_be_built():

@@ -12,9 +12,9 @@ import pytest
 READ = """
 from growc import grammar
 from growc.grammar.parser import grammar as tables
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 text = "widen ffn to 4 * ffn with cyclic copy\\n"
-print(grammar.format(grammar.parse(Source("recipe", text))), len(tables().terminals), len(tables().rules))
+print(grammar.format(grammar.parse(SourceText("recipe", text))), len(tables().terminals), len(tables().rules))
 """
 
 

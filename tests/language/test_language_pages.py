@@ -10,7 +10,7 @@ import pytest
 from graphs import ROOT
 
 from growc import api, grammar
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.recipe.syntax_tree import Blank, Comment, Item, Scoped, Statement
 
 REFERENCE, DETAILS = "language.md", "language-details.md"
@@ -55,7 +55,7 @@ def test_every_statement_has_an_example_that_is_planned():
 def kinds(text: str) -> set[type]:
     """The classes of the statements of a recipe, inside of scopes too."""
     found: set[type] = set()
-    waiting: list[Item] = list(grammar.parse(Source("-e", text)).body)
+    waiting: list[Item] = list(grammar.parse(SourceText("-e", text)).body)
     while waiting:
         item = waiting.pop()
         found |= set() if isinstance(item, Comment | Blank) else {type(item)}

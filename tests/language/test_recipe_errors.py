@@ -10,7 +10,7 @@ import pytest
 
 from growc.errors.codes import CODES
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object, explain, render
-from growc.errors.source import Source, Span
+from growc.errors.source import SourceText, Span
 from growc.resolve.resolve import load
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -31,7 +31,7 @@ def mistakes(path: Path) -> GrowError:
     given = re.match(r"#: (.*)", text)
     params = dict(item.split("=") for item in given[1].split()) if given else {}
     with pytest.raises(GrowError) as caught:
-        load([Source(path.name, text)], params, read)
+        load([SourceText(path.name, text)], params, read)
     return caught.value
 
 
@@ -66,7 +66,7 @@ def test_several_mistakes_come_in_the_order_of_reading():
 
 
 def test_texts_of_the_command_line_are_judged_one_after_the_other():
-    sources = [Source("-e", "widen hiden to 8 with tail copy"), Source("-e", "untie haed")]
+    sources = [SourceText("-e", "widen hiden to 8 with tail copy"), SourceText("-e", "untie haed")]
     with pytest.raises(GrowError) as caught:
         load(sources, {})
     assert [d.span.source for d in caught.value.diagnostics] == sources
@@ -91,11 +91,11 @@ def test_json_shows_the_first_error_and_all():
 
 def test_the_end_of_an_error_in_json_may_stand_in_another_line():
     with pytest.raises(GrowError) as caught:
-        load([Source("r.grow", "\ufeffwiden ffn to (8 -\r\n  8) / 0 with tail copy\n")], {})
+        load([SourceText("r.grow", "\ufeffwiden ffn to (8 -\r\n  8) / 0 with tail copy\n")], {})
     error = error_object(caught.value)["error"]
     assert [error[key] for key in ("line", "column", "end_line", "end_column")] == [2, 8, 2, 9]
     with pytest.raises(GrowError) as caught:
-        load([Source("r.grow", "widen ffn to (3 -\r\n  8) with tail copy\n")], {})
+        load([SourceText("r.grow", "widen ffn to (3 -\r\n  8) with tail copy\n")], {})
     error = error_object(caught.value)["error"]
     assert [error[key] for key in ("line", "column", "end_line", "end_column")] == [1, 15, 2, 4]
 
@@ -126,14 +126,14 @@ def test_colours_change_nothing_but_colours():
 
 
 def test_the_caret_stands_under_the_words_whatever_their_width():
-    source = Source("wide.grow", 'include\t"模型" now\n')
+    source = SourceText("wide.grow", 'include\t"模型" now\n')
     start = source.text.index("now")
     shown = render(Diagnostic("G104", "…", Span(source, start, start + 3))).splitlines()
     assert shown[3:] == ['1 | include "模型" now', "  |                ^^^"]
 
 
 def test_related_places_stand_in_the_same_snippet_or_in_one_of_their_own():
-    here, there = Source("a.grow", "one\ntwo\nthree\n"), Source("b.grow", "four\n")
+    here, there = SourceText("a.grow", "one\ntwo\nthree\n"), SourceText("b.grow", "four\n")
     related = ((Span(here, 0, 3), "first"), (Span(there, 0, 4), "elsewhere"))
     shown = render(Diagnostic("G301", "…", Span(here, 8, 13), "this", related=related))
     assert shown.splitlines()[1:] == [
@@ -152,7 +152,7 @@ def test_related_places_stand_in_the_same_snippet_or_in_one_of_their_own():
 
 
 def test_control_characters_never_reach_the_terminal():
-    source = Source("x.grow", "untie \x1b[31mhead")
+    source = SourceText("x.grow", "untie \x1b[31mhead")
     with pytest.raises(GrowError) as caught:
         load([source], {})
     assert "\x1b" not in str(caught.value)
@@ -173,11 +173,11 @@ def test_a_code_that_is_none_is_a_mistake_on_the_command_line():
 
 def test_an_unread_include_does_not_blame_parameters():
     with pytest.raises(GrowError) as caught:
-        load([Source("a.grow", 'include "none.grow"')], {"width": "3"})
+        load([SourceText("a.grow", 'include "none.grow"')], {"width": "3"})
     assert [d.code for d in caught.value.diagnostics] == ["G207"]
 
 
 def test_a_recipe_that_is_no_text_cannot_be_included(tmp_path):
     (tmp_path / "binary.grow").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(GrowError, match="is not text in UTF-8"):
-        load([Source(str(tmp_path / "a.grow"), 'include "binary.grow"')], {})
+        load([SourceText(str(tmp_path / "a.grow"), 'include "binary.grow"')], {})

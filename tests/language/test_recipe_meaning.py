@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 
 from growc.errors.diagnostic import GrowError
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.recipe.expression import Binary, Int, Name, evaluate, names
 from growc.recipe.fills import FILLS
-from growc.recipe.syntax_tree import Comparison, Expect, Layers, LayerScope, RoleScope, Subclone, Untie, Widen
+from growc.recipe.syntax_tree import (
+    Expect,
+    LayerScope,
+    LayerSlice,
+    RoleScope,
+    SizeCondition,
+    Subclone,
+    Untie,
+    Widen,
+)
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.resolve import load
 
@@ -24,7 +33,7 @@ def resolved(recipe: str, files: dict[str, str] | None = None, **params: str) ->
     def read(path: Path) -> str:
         return (files or {})[path.as_posix()]
 
-    return load([Source("work/recipe.grow", recipe)], params, read)
+    return load([SourceText("work/recipe.grow", recipe)], params, read)
 
 
 def sizes(found: Resolved) -> list[object]:
@@ -73,7 +82,7 @@ def test_axes_in_a_let_mean_the_model_at_its_place():
     assert value(first, first.statement.size) == 1536
     assert value(second, second.statement.size) == 4 * 1536 + 1536
     assert isinstance(expect.statement, Expect)
-    assert isinstance(expect.statement.condition, Comparison)
+    assert isinstance(expect.statement.condition, SizeCondition)
     assert value(expect, expect.statement.condition.value) == 1536 + 1536
 
 
@@ -120,7 +129,7 @@ def test_a_recipe_may_be_included_twice():
 def test_scopes_nest_and_lets_end_with_their_block():
     found = resolved("let n = 6\nin encoder { in layers 0..n { untie head } }\nuntie head")
     assert [bound.scopes for bound in found.statements] == [
-        (RoleScope("encoder"), LayerScope(Layers(Int(0), Int(6)))),
+        (RoleScope("encoder"), LayerScope(LayerSlice(Int(0), Int(6)))),
         (),
     ]
     assert codes("in encoder { let n = 6 }\nwiden ffn to n with tail copy") == ["G201"]
@@ -185,7 +194,7 @@ def test_a_match_in_a_scope_of_layers_is_refused_each_time():
     matched = 'match "x.onnx" with tail copy'
     recipe = f"in layers 0 {{ untie head\n{matched}\n{matched} }}"
     with pytest.raises(GrowError) as caught:
-        load([Source("a.grow", recipe)], {})
+        load([SourceText("a.grow", recipe)], {})
     assert [diagnostic.span.column for diagnostic in caught.value.diagnostics] == [1, 1]
     assert {diagnostic.code for diagnostic in caught.value.diagnostics} == {"G209"}
 
@@ -194,7 +203,7 @@ def test_this_version_does_what_it_says():
     recipe = "let w = 8\nuntie head\nexpect exact\n" + "".join(
         f"widen ffn to w with {fill} noise 0.1 seed 2 in blocks of 2 with zero outputs\n" for fill in FILLS
     )
-    assert len(load([Source("a.grow", recipe)], {}).statements) == 2 + len(FILLS)
+    assert len(load([SourceText("a.grow", recipe)], {}).statements) == 2 + len(FILLS)
 
 
 def test_every_heading_of_the_error_pages_is_one_code_in_order():

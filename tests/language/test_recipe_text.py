@@ -11,12 +11,12 @@ from recipes import expressions, recipes
 
 from growc import grammar as language
 from growc.errors.diagnostic import GrowError, render, to_json
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.grammar import parse, parse_expression
 from growc.grammar.messages import FORMS, KINDS, NAMED
 from growc.grammar.parser import grammar, keywords
 from growc.recipe.expression import Named, evaluate, replaced, spell
-from growc.recipe.syntax_tree import ROLES, Blank, Comment, Recipe, Scoped, Widen
+from growc.recipe.syntax_tree import ROLES, Blank, Comment, RecipeTree, Scoped, Widen
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,8 +40,8 @@ expect preserved within 1e-5
 """
 
 
-def text(string: str) -> Source:
-    return Source("recipe.grow", string)
+def text(string: str) -> SourceText:
+    return SourceText("recipe.grow", string)
 
 
 def contract_examples() -> list[str]:
@@ -81,7 +81,7 @@ def test_formatting_loses_no_comment_and_no_paragraph(lines):
     assert language.format(parse(text(shown))) == shown
 
 
-def judged(source: Source) -> None:
+def judged(source: SourceText) -> None:
     """Parse; whatever is wrong has a place, and can be shown."""
     try:
         parse(source)
@@ -131,7 +131,7 @@ def test_a_text_without_statements_is_the_identity(string):
 
 
 def test_several_texts_are_read_one_after_the_other():
-    recipe = parse(Source("-e", "untie head"), Source("-e", "expect exact"))
+    recipe = parse(SourceText("-e", "untie head"), SourceText("-e", "expect exact"))
     assert recipe == parse(text("untie head\nexpect exact"))
 
 
@@ -202,7 +202,7 @@ def test_a_quotient_that_the_model_decides_is_the_model_s_affair():
 
 
 def test_an_expression_is_read_from_where_it_starts():
-    source = Source("-p", "width=2 * hiddn")
+    source = SourceText("-p", "width=2 * hiddn")
     expr = parse_expression(source, 6)
     assert [expr.span.text, expr.span.column] == ["2 * hiddn", 7]
 
@@ -251,4 +251,4 @@ def test_there_are_examples_in_the_reference():
 
 
 def test_an_empty_recipe_prints_as_nothing():
-    assert language.format(Recipe()) == ""
+    assert language.format(RecipeTree()) == ""

@@ -10,7 +10,7 @@ from graphs import STREAM, save
 import growc
 from growc import api, grammar
 from growc.errors.diagnostic import GrowError
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.formats.provenance import recipe_of
 from growc.grammar.parser import keywords, later_words
 from growc.recipe import versions
@@ -37,7 +37,8 @@ def test_a_recipe_says_its_version_first(said, read):
     text = f"# a comment\n\nlanguage {said}\nuntie head\n"
     assert api.recipe(text).language == read
     assert (
-        grammar.format(grammar.parse(Source("-e", text))) == f"# a comment\n\nlanguage {read}\nuntie head\n"
+        grammar.format(grammar.parse(SourceText("-e", text)))
+        == f"# a comment\n\nlanguage {read}\nuntie head\n"
     )
 
 
@@ -76,7 +77,7 @@ def test_a_later_statement_is_an_error_in_a_recipe_of_an_earlier_version():
 )
 def test_a_version_holds_for_the_text_that_says_it(outer, inner, good):
     included = f"language {inner}\nuntie head" if inner else "untie head"
-    source = Source("a.grow", f'language {outer}\ninclude "b.grow"\nwiden ffn to 8 with zero fill')
+    source = SourceText("a.grow", f'language {outer}\ninclude "b.grow"\nwiden ffn to 8 with zero fill')
     if good:
         assert load([source], {}, lambda path: included).language == "1.1"
         return

@@ -10,7 +10,7 @@ import pytest
 from graphs import ROOT
 
 from growc import grammar
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 from growc.recipe.fills import FILLS, LAYER_FILLS
 from growc.recipe.layer_orders import DEEPER, SHALLOWER
 from growc.recipe.option_rules import GROWING, SHRINKING, OptionRule
@@ -52,7 +52,7 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES)
 def test_every_word_of_the_tables_is_read_and_printed(line):
-    assert grammar.format(grammar.parse(Source("-e", line))) == f"{line}\n"
+    assert grammar.format(grammar.parse(SourceText("-e", line))) == f"{line}\n"
 
 
 def compared(path: Path) -> set[str]:

@@ -23,9 +23,9 @@ from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.model import OnnxModel
 from growc.dialects.onnx.operators.number_ranges import RANGES
 from growc.errors.diagnostic import GrowError
-from growc.ir.lowered_statement import Request, Sizes, Stage
+from growc.ir.lowered_statement import Sizes, SpaceRequest, Stage
 from growc.ir.notation import Line, labels
-from growc.passes.axes.infer import Axes, Instance, infer_spaces
+from growc.passes.axes.infer import Axes, LineInstance, infer_spaces
 from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.dataflow.ranges import Ranges
 from growc.passes.edits import Sampled
@@ -38,7 +38,7 @@ from growc.passes.solving.solution import Solution
 from growc.passes.solving.solve import solve
 from growc.passes.solving.weight_steps import weight_steps
 from growc.recipe.fills import FILLS
-from growc.recipe.option_rules import Options
+from growc.recipe.option_rules import StatementOptions
 
 OPSETS = (14, 17, 20, 23)
 SYMBOLS = {"b": 2, "s": 3}
@@ -202,7 +202,7 @@ class OneNode:
             spaces |= {f"{name}@{k}": space for name, space in more if space not in known}
         return {n: s for n, s in spaces.items() if self._may_grow(s)}
 
-    def labelled(self, instance: Instance) -> dict[str, Space]:
+    def labelled(self, instance: LineInstance) -> dict[str, Space]:
         """The space of every label and every addressed axis of one line."""
         spaces: dict[str, Space] = {}
         node, line = instance.node, instance.line
@@ -275,8 +275,8 @@ def judge(case: Case, opset: int, label: str, wanted: IndexMap, fill: str) -> Ju
     before = one.run(one.arrays)
     space = one.growable()[label]
     new = np.arange(wanted.size) >= wanted.source
-    request = Request(space, FILLS.get(fill), wanted, new, Draws.of(case.name, label))
-    stage = Stage(1, "", "it", Options(), {space: request})
+    request = SpaceRequest(space, FILLS.get(fill), wanted, new, Draws.of(case.name, label))
+    stage = Stage(1, "", "it", StatementOptions(), {space: request})
     links = build_links(one.axes, [], [], set(stage.requests))
     sizes = Sizes()
     solution = solve(links, stage, sizes, carriers_of(one.axes), Ranges(RANGES))

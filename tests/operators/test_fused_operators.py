@@ -9,7 +9,7 @@ from test_operator_table import judged, tried
 
 from growc.algebra.space import Space, find
 from growc.ir.notation import labels
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import LineInstance
 
 
 def promised(one: OneNode, space: Space) -> set[str]:
@@ -20,7 +20,7 @@ def promised(one: OneNode, space: Space) -> set[str]:
     return kinds
 
 
-def _promised(instance: Instance, names: set[str]) -> set[str]:
+def _promised(instance: LineInstance, names: set[str]) -> set[str]:
     line = instance.line
     made = {n for terms in line.outputs for t in terms or () for n in labels(t)}
     if not names:

@@ -14,7 +14,7 @@ from graphs import MLP, STREAM, save
 from growc import api
 from growc.passes import PIPELINE
 from growc.passes.compilation import Source
-from growc.render.passes import Text, lines_after
+from growc.render.passes import TextWriter, lines_after
 
 FLAT = """
 flat (float[N, 2, 3] x) => (float[N, 5] y)
@@ -153,7 +153,7 @@ class Finding:
     ids=lambda case: type(case).__name__,
 )
 def test_a_record_is_printed_by_its_fields(thing, lines):
-    assert Text(None).lines(thing) == lines
+    assert TextWriter(None).lines(thing) == lines
 
 
 def test_every_pass_is_printed():

@@ -19,7 +19,7 @@ from graphs import save
 from models import FLAVOURS, build
 
 from growc import api
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.raising.attention import Attention, left_plain, packing
 from growc.render.inspection import inspect_data, inspect_lines
 
@@ -107,10 +107,10 @@ PACKINGS: dict[str, tuple[str, str]] = {
 }
 
 
-def raised(path: Path) -> tuple[Flow, list[Attention]]:
+def raised(path: Path) -> tuple[AxisQueries, list[Attention]]:
     """The axis graph of a model, and what was raised in it."""
     c = api.inspect(path)
-    return Flow(c.axes), c.roles.attention
+    return AxisQueries(c.axes), c.roles.attention
 
 
 def model(path: Path, lines: str, width: int = HEADS * DEPTH, opset: int = 17, length: str = "S") -> Path:

@@ -12,7 +12,7 @@ from growc.passes.axes.infer import Axes
 from growc.passes.heads.move_heads import _Moving
 from growc.plans.execute import execute
 from growc.plans.plan import AxisStep, WeightPlan
-from growc.recipe.option_rules import Options
+from growc.recipe.option_rules import StatementOptions
 
 KEYS, GROUP, DEPTH = 4, 6, 3
 ORDERS = np.array([[5, 4, 3, 2, 1, 0], [0, 1, 2, 3, 4, 5], [1, 0, 3, 2, 5, 4], [2, 3, 4, 5, 0, 1]])
@@ -28,7 +28,7 @@ class Heads:
 
 
 def moving(*heads: Heads) -> _Moving:
-    stage = Stage(0, "", "heads", Options(), regroups=[one.move for one in heads])
+    stage = Stage(0, "", "heads", StatementOptions(), regroups=[one.move for one in heads])
     return _Moving(Axes(Graph.__new__(Graph)), stage, Sizes())
 
 

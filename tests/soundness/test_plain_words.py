@@ -1,4 +1,4 @@
-"""The prose of the code: no sentence begins with a word that puts its subject last."""
+"""Names and prose: no name for two classes, no sentence that begins with a clause for a subject."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,12 +16,25 @@ from graphs import ROOT
 INVERTED = re.compile(r"(?:^|[.:!?]\s+|\n\n)\s*(?P<start>What|Those that|Of which|Whatever)\b")
 """The beginning of a sentence that has a clause for its subject."""
 
-FILES = [path for folder in ("growc", "passes", "grammar") for path in sorted((ROOT / folder).rglob("*.py"))]
+TREES = {
+    "growc": "growc/**/*.py",
+    "passes": "passes/**/*.py",
+    "grammar": "grammar/**/*.py",
+    "tests": "tests/**/*.py",
+    "benchmarks": "benchmarks/**/*.py",
+    "examples": "examples/**/*.py",
+    "docs": "docs/**/*.md",
+    "pages of examples": "examples/**/*.md",
+    "README": "README.md",
+}
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The docstrings and comments of a file, with their lines."""
+    """The docstrings and comments of a file, with their lines; a page whole."""
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield 1, text
+        return
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Expr(value=ast.Constant(value=str(said))):
@@ -30,11 +44,11 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string.lstrip("# ")
 
 
-@pytest.mark.parametrize("folder", ["growc", "passes", "grammar"])
-def test_no_sentence_of_the_code_begins_with_a_clause_for_a_subject(folder: str) -> None:
-    inside = [path for path in FILES if path.is_relative_to(ROOT / folder)]
+@pytest.mark.parametrize("tree", TREES.values(), ids=TREES)
+def test_no_sentence_begins_with_a_clause_for_a_subject(tree: str) -> None:
+    inside = sorted(ROOT.glob(tree))
     places = [
-        f"{path.relative_to(ROOT)}:{line}: {match['start']}"
+        f"{path.relative_to(ROOT)}:{line + text.count(chr(10), 0, match.start())}: {match['start']}"
         for path in inside
         for line, text in prose(path)
         for match in INVERTED.finditer(text)
@@ -47,3 +61,14 @@ def test_an_inverted_sentence_is_found() -> None:
     assert INVERTED.search("A map. What is read stays.")
     assert INVERTED.search("Those that grow are copied.")
     assert not INVERTED.search("It says what is read.")
+
+
+def test_no_class_name_stands_for_two_things() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for tree in ("growc", "passes", "grammar"):
+        for path in sorted(ROOT.glob(TREES[tree])):
+            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.ClassDef):
+                    homes[node.name].append(str(path.relative_to(ROOT)))
+    assert len(homes) > 500
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}

@@ -11,7 +11,7 @@ from starter_sweep import judged, offered, uncommented
 import growc
 from growc import grammar
 from growc.cli.main import main
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 
 NOTHING = """
 m (float[b, 4] x) => (float[b, 4] y)
@@ -36,7 +36,7 @@ def test_a_starter_has_the_real_axes_and_sizes_in_canonical_form() -> None:
         assert line in recipe.splitlines()
     assert "widen ffn to 2 * ffn with cyclic copy split random" in recipe.splitlines()
     assert recipe.endswith("\nexpect exact\n")
-    assert grammar.format(grammar.parse(Source("starter", recipe))) == recipe
+    assert grammar.format(grammar.parse(SourceText("starter", recipe))) == recipe
     assert recipe == growc.init(TINY)
 
 

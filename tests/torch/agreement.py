@@ -29,12 +29,12 @@ from zoo import ZOO
 from growc import api
 from growc.algebra.space import find, leaves
 from growc.dialects.onnx.model import OnnxModel
-from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.capture.export import ExportedModule, export
 from growc.dialects.torch.model import TorchModel, reader
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import outside
 from growc.passes import ANALYSIS, PIPELINE, run
-from growc.passes.axes.queries import Flow
+from growc.passes.axes.queries import AxisQueries
 from growc.passes.compilation import Analysis, Result, Source
 from growc.passes.finish.assemble import count_parameters
 from growc.render.inspection import attention_kinds
@@ -65,7 +65,7 @@ def built(name: str) -> Built:
     raise AssertionError(name)
 
 
-def captured(model: Built) -> Captured:
+def captured(model: Built) -> ExportedModule:
     """A model captured by torch.export, with the dynamic axes of its file."""
     own = inspect.signature(model.module.forward).bind(*model.feeds[0].values()).arguments
     axes = {mine: model.axes[name] for mine, name in zip(own, model.feeds[0], strict=True)}
@@ -80,7 +80,8 @@ def analysed(c: Analysis) -> Facts:
     facts: Facts = {f"axes `{name}`": _spaces(c, name) for name in c.roles.axes}
     facts["layers"] = [f"{len(r.layers)} {r.scope} {r.kinds} {r.period}" for r in c.layers.runs]
     facts["attention"] = [
-        f"{n} x {kind.counted}, {kind.packing}" for kind, n in attention_kinds(Flow(c.axes), c.roles).items()
+        f"{n} x {kind.counted}, {kind.packing}"
+        for kind, n in attention_kinds(AxisQueries(c.axes), c.roles).items()
     ]
     facts["free axes of matrices"] = sorted(
         {
@@ -222,9 +223,9 @@ def outcome(name: str, folder: Path | None) -> dict[str, Any]:
 
 HEAD = """# Agreement
 
-What is said of every model of the zoo (`tests/zoo`: small models of real architectures, random weights),
-captured by torch.export, and of the file that torch exports of it. `make agreement` writes this
-page.
+The judgement of growc on every model of the zoo (`tests/zoo`: small models of real architectures,
+random weights), captured by torch.export, and of the file that torch exports of it. `make agreement`
+writes this page.
 
 Compared are: the axes of every name (how many change by themselves, of which sizes and scopes, on how many
 matrices), the free axes of matrices, layers, norms, parameters; and of the plans for eight recipes the

@@ -15,9 +15,9 @@ from truths import target_of, true_config
 from growc.dialects.torch.capture.example_inputs import example_inputs
 from growc.dialects.transformers.classes import build
 from growc.dialects.transformers.config.near_misses import Unsolved
-from growc.dialects.transformers.config.search import Solved, solve
+from growc.dialects.transformers.config.search import FittedConfig, solve
 from growc.dialects.transformers.config.shapes import read_by, shapes_of
-from growc.dialects.transformers.config.trials import Target, Trials
+from growc.dialects.transformers.config.trials import ConfigTrials, Target
 from growc.dialects.transformers.log.record import operator_log
 
 
@@ -26,7 +26,7 @@ def inputs_of(name: str) -> Any:
     return example_inputs(build(getattr(tiny_configs, name)))
 
 
-def solved(name: str, request: str) -> tuple[Solved | Unsolved, Target]:
+def solved(name: str, request: str) -> tuple[FittedConfig | Unsolved, Target]:
     """The solver's result for a request, of which it sees the shapes and the log of the result alone."""
     config = getattr(tiny_configs, name)
     true = true_config(config, request)
@@ -52,7 +52,7 @@ def solved(name: str, request: str) -> tuple[Solved | Unsolved, Target]:
 )
 def test_a_config_with_the_shapes_and_the_log_is_found(name, request_name):
     found, target = solved(name, request_name)
-    assert isinstance(found, Solved), found
+    assert isinstance(found, FittedConfig), found
     module = build(found.config, constants=True)
     assert target.shapes.items() <= shapes_of(module).items()
     assert operator_log(module, inputs_of(name)) == target.log
@@ -60,7 +60,7 @@ def test_a_config_with_the_shapes_and_the_log_is_found(name, request_name):
 
 def test_only_fields_that_bear_the_request_change():
     found, _ = solved("LLAMA", "double")
-    assert isinstance(found, Solved)
+    assert isinstance(found, FittedConfig)
     assert found.fields == {
         "hidden_size": (32, 64),
         "intermediate_size": (48, 96),
@@ -99,7 +99,7 @@ def test_a_list_of_numbers_of_layers_is_as_the_class_fills_it():
     target = target_of(config | more | {"moe_layers": [0, 1, 2]}, example_inputs(build(config)))
     layered = replace(target, layers={"model.layers": (0, 1, 1)})
     found = solve(config, layered, build)
-    assert isinstance(found, Solved), found
+    assert isinstance(found, FittedConfig), found
     assert found.config["moe_layers"] == [0, 1, 2]
 
 
@@ -113,7 +113,7 @@ def test_a_size_that_two_choices_give_is_found_without_a_field_in_between():
         return build(values, constants=constants)
 
     found = solve(config, target, built)
-    assert isinstance(found, Solved), found
+    assert isinstance(found, FittedConfig), found
     assert found.fields == {"num_attention_heads": (4, 8), "num_key_value_heads": (2, 4)}
     assert sum(logged) < 6  # twice as deep heads are the other choice: its log and that of the answer suffice
 
@@ -169,13 +169,13 @@ def test_numbers_that_a_class_only_takes_together_change_together(config, wanted
     whole = target_of(config | wanted, example_inputs(build(config)))
     shapes = read_by(whole.log.reads, whole.shapes, whole.ties)
     found = solve(config, replace(whole, shapes=shapes), build)
-    assert isinstance(found, Solved), found
+    assert isinstance(found, FittedConfig), found
     assert found.config == config | wanted
 
 
 def test_an_entry_behind_the_end_of_a_list_is_no_config():
     config = tiny_configs.GEMMA2
-    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    trials = ConfigTrials(config, target_of(config, inputs_of("GEMMA2")), build)
     tried = trials.of({("layer_types",): ["full_attention"], ("layer_types", 1): "sliding_attention"})
     assert tried.failed
     assert trials.filled(tried.values, [("architectures",)]) == {}
@@ -187,14 +187,14 @@ def test_an_entry_behind_the_end_of_a_list_is_no_config():
 def test_no_layers_do_not_become_lists():
     """A number that is zero beside an empty list counts none of its entries."""
     config = tiny_configs.GEMMA2 | {"pruned": 0, "pruned_heads": []}
-    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    trials = ConfigTrials(config, target_of(config, inputs_of("GEMMA2")), build)
     assert ("pruned_heads",) not in trials.lists({("pruned",): 1})
 
 
 def test_a_number_that_no_layers_have_makes_no_list():
     """A proposal may be any number: a list of so many entries would fill the memory."""
     config = tiny_configs.GEMMA2
-    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    trials = ConfigTrials(config, target_of(config, inputs_of("GEMMA2")), build)
     layers = len(config["layer_types"])
     assert trials.lists({("num_hidden_layers",): layers})
     assert trials.lists({("num_hidden_layers",): 3 * layers})  # proposals try it to see its effect
@@ -206,7 +206,7 @@ def test_entries_by_the_numbers_of_layers_follow_the_lineage():
     config = tiny_configs.GEMMA2 | {"of_layers": {"1": {"head_dim": 32}}, "of_others": {"1": 2, "x": 3}}
     target = target_of(tiny_configs.GEMMA2, inputs_of("GEMMA2"))
     assert len(config["layer_types"]) == 2
-    found = Trials(config, target, build).lists({("num_hidden_layers",): 3})
+    found = ConfigTrials(config, target, build).lists({("num_hidden_layers",): 3})
     assert found["of_layers",] == {"1": {"head_dim": 32}, "2": {"head_dim": 32}}
     assert ("of_others",) not in found
 
@@ -220,7 +220,7 @@ def test_lists_with_an_entry_for_each_layer_follow_the_lineage():
     target = target_of(true, inputs_of("GEMMA2"))
     lineage = {"model.layers": (0, 1, 1)}
     found = solve(config, Target(target.shapes, target.ties, target.log, target.inputs, lineage), build)
-    assert isinstance(found, Solved)
+    assert isinstance(found, FittedConfig)
     assert found.config["layer_types"] == true["layer_types"]
 
 
@@ -235,7 +235,7 @@ def test_sizes_that_no_config_gives_are_named():
 @pytest.mark.soak
 def test_a_pooler_is_what_is_left_of_a_wider_stream():
     found, target = solved("BERT", "double")
-    assert isinstance(found, Solved)
+    assert isinstance(found, FittedConfig)
     shapes = dict(target.shapes) | {"bert.pooler.dense.weight": (32, 64), "bert.pooler.dense.bias": (32,)}
     left = solve(tiny_configs.BERT, Target(shapes, target.ties, target.log, target.inputs), build)
     assert isinstance(left, Unsolved)
@@ -372,10 +372,10 @@ def test_windows_that_cover_a_picture_are_the_same(size, fixed):
         with torch.device("meta"):
             return Pooled(**config)
 
-    assert isinstance(solve({"width": 8}, target, built), Solved) == (alike and fixed)
+    assert isinstance(solve({"width": 8}, target, built), FittedConfig) == (alike and fixed)
 
 
 def test_a_field_that_the_class_does_not_know_is_filled_by_nobody():
     config = tiny_configs.GEMMA2 | {"marks": ["a", "b"]}
-    trials = Trials(config, target_of(config, inputs_of("GEMMA2")), build)
+    trials = ConfigTrials(config, target_of(config, inputs_of("GEMMA2")), build)
     assert trials.filled({("rms_norm_eps",): 1e-3}, [("marks",)]) == {}

@@ -10,7 +10,7 @@ import pytest
 from truths import REQUESTS, on_meta, target_of, true_config
 
 from growc.dialects.transformers.classes import build
-from growc.dialects.transformers.config.search import Solved, solve
+from growc.dialects.transformers.config.search import FittedConfig, solve
 from growc.dialects.transformers.config.shapes import shapes_of
 from growc.dialects.transformers.log.record import operator_log
 from growc.errors.diagnostic import GrowError
@@ -50,7 +50,7 @@ def test_the_config_of_a_class_is_found(name, request_name):
     if target.shapes.items() <= shapes_of(build(config)).items():
         pytest.skip("no shape changes")
     found = solve(config, target, build)
-    assert isinstance(found, Solved), found
+    assert isinstance(found, FittedConfig), found
     module = build(found.config, constants=True)
     assert target.shapes.items() <= shapes_of(module).items()
     assert operator_log(module, inputs) == target.log

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from growc.dialects.transformers.log.entry import Entry
+from growc.dialects.transformers.log.entry import LogEntry
 from growc.dialects.transformers.log.scale_rules import FACTORS, SAME, SUMS, parted, scales
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
@@ -117,6 +117,6 @@ def test_a_sum_has_the_factor_of_its_operands(name):
 
 def test_padding_with_a_number_is_not_homogeneous():
     shapes, kinds = ((4, 8),), ("float32",)
-    assert scales(Entry("constant_pad_nd", shapes, kinds, (1, 1, 0)))
-    assert not scales(Entry("constant_pad_nd", shapes, kinds, (1, 1, 2)))
-    assert not scales(Entry("constant_pad_nd", shapes, kinds, (1, 1), (0.5,), (0.5,)))
+    assert scales(LogEntry("constant_pad_nd", shapes, kinds, (1, 1, 0)))
+    assert not scales(LogEntry("constant_pad_nd", shapes, kinds, (1, 1, 2)))
+    assert not scales(LogEntry("constant_pad_nd", shapes, kinds, (1, 1), (0.5,), (0.5,)))

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations, weight_norm
 
 import growc
 from growc.plans.execute import execute, read_for
-from growc.plans.plan import MEAN, ZERO, AxisStep, Layout, LeafStep, Normed, WeightPlan
+from growc.plans.plan import MEAN, ZERO, AxisStep, Layout, LeafStep, WeightNormRole, WeightPlan
 from growc.plans.plan_to_json import from_json, to_json
 from growc.training.param_groups import entry_kinds
 
@@ -205,7 +205,7 @@ def test_a_direction_that_vanishes_gets_the_length_of_the_longest():
     index = np.array([0, 1, 2, -1, -1])
     leaf = LeafStep(3, index, np.ones(5), np.array([ZERO, ZERO, ZERO, MEAN, ZERO]))
     steps = (AxisStep(0, Layout("leaf", (), leaf), "makes"),)
-    normed = Normed("direction", "v", "g", (1,), steps)
+    normed = WeightNormRole("direction", "v", "g", (1,), steps)
     sizes = {"v": (5, 2), "g": (5, 1)}
     made = {
         name: execute(

@@ -21,7 +21,7 @@ from growc.errors.diagnostic import GrowError
 from growc.errors.progress import quiet
 from growc.formats.compiler import compiled
 from growc.measurement.gradients import taylor_tables
-from growc.passes.ranking.unit_scores import Measured
+from growc.passes.ranking.unit_scores import MeasuredScores
 from growc.resolve.bound import Resolved
 
 SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 4, "num_attention_heads": 4}
@@ -185,7 +185,7 @@ def test_the_score_of_a_unit_is_the_square_of_what_its_weights_would_move(
     model, module, given = opened(kind)
     scores = wanted(moved(module, given))
     c = compiled(Resolved(()), model, analysis_only=True, keep_class=True)
-    found = Measured(taylor_tables(c, data, keeps=False, progress=quiet), exactly=True)
+    found = MeasuredScores(taylor_tables(c, data, keeps=False, progress=quiet), exactly=True)
     for name in SCORES:
         axis = c.roles.axes[name][0 if name == "hidden" else 1]
         got = found.importance(axis.spaces)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from growc.training.inheritance import soft_loss, top_logits
-from growc.training.logit_store import LogitStore, Sizes
+from growc.training.logit_store import LogitStore, StoreSizes
 
 
 def logits(seed: int, places: int) -> torch.Tensor:
@@ -16,14 +16,14 @@ def logits(seed: int, places: int) -> torch.Tensor:
 
 
 def test_a_store_takes_the_bytes_that_it_says(tmp_path: Path) -> None:
-    sizes = Sizes(100, 4)
+    sizes = StoreSizes(100, 4)
     LogitStore(tmp_path / "s", sizes)
     held = sum((tmp_path / "s" / name).stat().st_size for name in ("values", "indices", "rest"))
     assert held == sizes.bytes == 100 * 4 * 9
 
 
 def test_a_stopped_store_goes_on(tmp_path: Path) -> None:
-    teacher, sizes = logits(0, 12), Sizes(12, 5, 2.0)
+    teacher, sizes = logits(0, 12), StoreSizes(12, 5, 2.0)
     LogitStore(tmp_path, sizes).append(top_logits(teacher[:7], 5, 2.0))
     again = LogitStore(tmp_path, sizes)
     assert again.written == 7
@@ -40,11 +40,11 @@ def test_a_stopped_store_goes_on(tmp_path: Path) -> None:
 
 
 def test_logits_or_sizes_that_do_not_fit_a_store_are_refused(tmp_path: Path) -> None:
-    store = LogitStore(tmp_path, Sizes(4, 3))
+    store = LogitStore(tmp_path, StoreSizes(4, 3))
     with pytest.raises(ValueError, match="are not for"):
         store.append(top_logits(logits(0, 2), 2))
     with pytest.raises(ValueError, match="do not fit"):
         store.append(top_logits(logits(0, 5), 3))
     with pytest.raises(ValueError, match="is a store of"):
-        LogitStore(tmp_path, Sizes(5, 3))
+        LogitStore(tmp_path, StoreSizes(5, 3))
     assert LogitStore(tmp_path).written == 0

@@ -9,7 +9,7 @@ import torch
 from test_submodels import IDS, drawn, loss
 from torch import nn
 
-from growc.training.stages import Stage, enter, mslt, stackbert
+from growc.training.stages import TrainingStage, enter, mslt, stackbert
 
 
 def trained(name: str, steps: int = 3) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -36,11 +36,15 @@ def state_of(module: nn.Module, optimizer: torch.optim.Optimizer, name: str) -> 
 
 def test_the_stages_of_the_papers() -> None:
     assert stackbert(3, [5, 6, 7]) == [
-        Stage(5),
-        Stage(6, "stack layers to 6 by whole"),
-        Stage(7, "stack layers to 12 by whole"),
+        TrainingStage(5),
+        TrainingStage(6, "stack layers to 6 by whole"),
+        TrainingStage(7, "stack layers to 12 by whole"),
     ]
-    assert mslt(3, 2, [4, 5, 6]) == [Stage(4), Stage(5, "stack layers to 5 by top 2", 2), Stage(6)]
+    assert mslt(3, 2, [4, 5, 6]) == [
+        TrainingStage(4),
+        TrainingStage(5, "stack layers to 5 by top 2", 2),
+        TrainingStage(6),
+    ]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "bert"])
@@ -76,7 +80,7 @@ def test_a_stage_of_mslt_trains_its_new_layers_and_what_follows_them() -> None:
     }
     parts = {name.split(".")[2] if ".layers." in name else name for name in changed}
     assert parts == {"3", "4", "model.norm.weight", "lm_head.weight"}
-    last = enter(Stage(1), staged.module, staged.optimizer)
+    last = enter(TrainingStage(1), staged.module, staged.optimizer)
     step(last.module, last.optimizer, "llama")
     assert all(p.grad is not None for p in last.module.parameters())
 
@@ -85,7 +89,7 @@ def test_a_module_of_nobodys_class_goes_through_stages() -> None:
     module = drawn("module")
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
     step(module, optimizer, "module")
-    staged = enter(Stage(1, "stack layers to 5 by last"), module, optimizer, (IDS,))
+    staged = enter(TrainingStage(1, "stack layers to 5 by last"), module, optimizer, (IDS,))
     before = loss(staged.module, "module").item()
     for _ in range(5):
         step(staged.module, staged.optimizer, "module")

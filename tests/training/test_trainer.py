@@ -24,7 +24,7 @@ from trainers import BATCH, STEPS, TRAINERS, Texts, gpt, losses, trainer
 from transformers import Trainer, TrainerCallback
 
 from growc.training.inheritance import inheritance_rate, inherited_loss, top_logits
-from growc.training.logit_store import LogitStore, Sizes
+from growc.training.logit_store import LogitStore, StoreSizes
 from growc.training.prompts import SoftPrompts, plant, remove
 from growc.training.replay import Mixer, Replay
 from growc.training.schedule import Rewarmed, WarmupStableDecay
@@ -146,7 +146,7 @@ class Placed(Texts):
 
 def test_logits_on_disk_teach_as_the_teacher_does(tmp_path: Path) -> None:
     data, teacher = Placed(), gpt(7, 1)
-    store = LogitStore(tmp_path / "store", Sizes(len(data) * 8, trainers.VOCABULARY - 1, 2.0))
+    store = LogitStore(tmp_path / "store", StoreSizes(len(data) * 8, trainers.VOCABULARY - 1, 2.0))
     with torch.no_grad():
         store.append(top_logits(teacher(data.ids).logits.flatten(0, 1), trainers.VOCABULARY - 1, 2.0))
     live = trainer("inherits", tmp_path / "live")

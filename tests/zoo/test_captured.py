@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_flatten
 from zoo import ZOO, names
 
 from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs
-from growc.dialects.torch.capture.export import Captured, export, run
+from growc.dialects.torch.capture.export import ExportedModule, export, run
 from growc.dialects.transformers.classes import build as build_class
 from growc.errors.diagnostic import GrowError
 
@@ -39,7 +39,7 @@ def built(name: str) -> Built:
         return build(name, "eager")
 
 
-def captured(model: Built, train: bool) -> tuple[Captured, list[dict[str, torch.Tensor]]]:
+def captured(model: Built, train: bool) -> tuple[ExportedModule, list[dict[str, torch.Tensor]]]:
     """The program, and the three feeds by the names of forward's arguments."""
     arguments = list(inspect.signature(model.module.forward).parameters)
     feeds = [dict(zip(arguments, feed.values(), strict=False)) for feed in model.feeds]

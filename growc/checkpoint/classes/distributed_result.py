@@ -16,7 +16,7 @@ from growc.checkpoint.classes.new_tensors import GrownWeights
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import KeyPath
-from growc.checkpoint.files.safetensors_file import DTYPES, Entry, Readable
+from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry, Readable
 from growc.checkpoint.files.torch_tensors import entry_of
 from growc.checkpoint.files.write_distributed import Contents, key_of
 from growc.dialects.torch.operators.arrays import to_numpy
@@ -44,7 +44,7 @@ OPTIMIZER: KeyPath = ("optim",)
 
 
 @dataclass(frozen=True)
-class Mapped:
+class ComputedState:
     """A tensor of optimizer state that is computed when it is written."""
 
     plan: WeightPlan
@@ -55,7 +55,7 @@ class Mapped:
         return planned(self.plan, to_numpy(read(self.value)))
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> HeaderEntry:
         """Element type and shape, as a file states them."""
         value = self.value
         stored_entry = value.saved.entry(value.key) if isinstance(value, StoredState) else entry_of("", value)
@@ -82,7 +82,7 @@ def contents_of(
     if optimizer is not None:
         state = read_optimizer(optimizer)
         groups = parameter_groups(grown.source.module, state)
-        carried = carried_by(grown, plan, state, groups, new, Mapped)
+        carried = carried_by(grown, plan, state, groups, new, ComputedState)
         _add_state(contents, carried, lambda *words: (*OPTIMIZER, *words), shapes)
         _add_groups(contents, carried)
         contents.remarks.append(told_of(key_of(OPTIMIZER), carried, new))
@@ -91,7 +91,7 @@ def contents_of(
         for one in optimizers_of(grown):
             handled_keys |= one.keys
             if optimizer is None:
-                carried = carried_by(grown, plan, one.state(), one.names, new, Mapped)
+                carried = carried_by(grown, plan, one.state(), one.names, new, ComputedState)
                 place = partial(_numbered, one, carried) if one.numbered else one.path
                 _add_state(contents, carried, place, shapes)
                 _add_settings(contents, one, carried)
@@ -170,16 +170,16 @@ def _add_state(
     """Add the state of each parameter. Fresh state is zeros, since loading asks for all entries."""
     entries = carried.state[STATE]
     example_entries: Mapping[str, object] = next(
-        (e for e in entries.values() if any(isinstance(v, Mapped) for v in e.values())), {}
+        (e for e in entries.values() if any(isinstance(v, ComputedState) for v in e.values())), {}
     )
     for number, name in enumerate(name for group in carried.names for name in group):
         fresh = number not in entries
         for word, value in entries.get(number, example_entries).items():
             place = path(STATE, name, word)
-            if isinstance(value, Mapped) and fresh:
+            if isinstance(value, ComputedState) and fresh:
                 entry = replace(value.entry, shape=shapes[name])
                 found.add(place, entry, partial(_zeros, entry))
-            elif isinstance(value, Mapped):
+            elif isinstance(value, ComputedState):
                 found.add(place, value.entry, value.rows)
             elif isinstance(value, StoredState):  # state of unknown kind, of a weight that stays
                 found.add_copy(place, value.saved, value.key)
@@ -190,5 +190,5 @@ def _add_state(
                 found.add_value(place, saved_bytes(0 if fresh and word in KEPT else value))
 
 
-def _zeros(entry: Entry) -> Rows:
+def _zeros(entry: HeaderEntry) -> Rows:
     return stored(np.zeros(entry.shape, DTYPES[entry.dtype]))

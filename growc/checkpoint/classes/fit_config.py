@@ -23,7 +23,7 @@ from growc.dialects.torch.emit.emit import planned_graph
 from growc.dialects.transformers.config.check_program import check
 from growc.dialects.transformers.config.near_misses import Unsolved
 from growc.dialects.transformers.config.refusal import PlannedSizes, computed_otherwise, refusal
-from growc.dialects.transformers.config.search import Solved, solve
+from growc.dialects.transformers.config.search import FittedConfig, solve
 from growc.dialects.transformers.config.shapes import (
     among,
     layer_counts,
@@ -39,7 +39,7 @@ from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import pruned
 from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
-from growc.errors.source import Source as Text
+from growc.errors.source import SourceText as Text
 from growc.passes.axes.single_heads import inner_heads
 from growc.passes.compilation import Kept, Result
 from growc.passes.edits import Mixture
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 FOLLOWING = 32
 """At most so many axes follow others in one plan."""
 
-Followed = tuple[Result, Solved, Target, tuple[str, ...]]
+Followed = tuple[Result, FittedConfig, Target, tuple[str, ...]]
 """The plan, the config that holds it, the target of the search, and notes on the axes that follow."""
 
 
@@ -145,7 +145,7 @@ def _less(c: Result, stays: Kept) -> Followed | None:
     return _followed(less, *_answer(less))
 
 
-def _followed(c: Result, answer: Solved | Unsolved, target: Target) -> Followed | None:
+def _followed(c: Result, answer: FittedConfig | Unsolved, target: Target) -> Followed | None:
     """The plan that a config holds after more axes follow or stay; None if no more can."""
     notes: tuple[str, ...] = ()
     tried: list[Statement] = []
@@ -166,7 +166,7 @@ def _followed(c: Result, answer: Solved | Unsolved, target: Target) -> Followed 
     return c, answer, target, notes
 
 
-def _answer(c: Result) -> tuple[Solved | Unsolved, Target]:
+def _answer(c: Result) -> tuple[FittedConfig | Unsolved, Target]:
     model = held_model(c)
     source, target = model.holder, _target(c)
     with quiet():
@@ -205,7 +205,7 @@ def _works(c: Result, more: Sequence[str]) -> bool:
 
 
 def _again(c: Result, more: Sequence[Bound], inside: bool, stays: Kept) -> Result:
-    """The same plan with more statements. `inside` and `stays` are those of a compilation's `Source`."""
+    """The same plan with more statements. `inside` and `stays` are those of a compilation's `SourceText`."""
     from growc.passes import AFTER_EDIT, run
     from growc.passes.lowering.edit_model import asked_again
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.operators.arrays import to_torch
 from growc.dialects.transformers.config.shapes import same_tensors
@@ -38,7 +38,7 @@ class ClassWeights(ABC):
     build: Build
 
     @abstractmethod
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> HeaderEntry:
         """Name, element type and shape of one tensor of the class's state, by any of its names."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from torch import Tensor
 from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import ClassWeights, first_names
 from growc.checkpoint.files.quiet import quiet
-from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.torch_tensors import entry_of
 from growc.dialects.torch.capture.data_dependence import asks_data, reasons, untraceable
 from growc.dialects.torch.capture.example_inputs import capturable, example_inputs, ways
@@ -50,7 +50,7 @@ class ModuleInMemory(ClassWeights):
             raise _other(module, reason)
         return ModuleInMemory(built, first_names(built), config, _builder(module), module, tensors)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> HeaderEntry:
         """As a file would have it. Raises GrowError (G309) where files have no such elements."""
         return entry_of(name, self.tensors[name])
 

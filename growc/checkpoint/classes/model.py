@@ -20,7 +20,7 @@ from growc.checkpoint.files.homes import home_of
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
 from growc.dialects.torch.capture.example_inputs import without_cache
-from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.capture.export import ExportedModule, export
 from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
@@ -92,7 +92,7 @@ class ClassModel(TorchModel):
         return cls.of_captured(holder, inputs, captured)
 
     @classmethod
-    def of_captured(cls, holder: ClassWeights, inputs: Mapping[str, Any], captured: Captured) -> Self:
+    def of_captured(cls, holder: ClassWeights, inputs: Mapping[str, Any], captured: ExportedModule) -> Self:
         """The model of a class that is already captured."""
         program = lower(captured, holder.stored_tensor, holder.has)
         return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)

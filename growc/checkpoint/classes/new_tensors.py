@@ -16,9 +16,9 @@ from growc.checkpoint.classes.holder import ClassWeights, first_names
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.classes.outlined import ConfigOnly
 from growc.checkpoint.files.key_mapping import in_file
-from growc.checkpoint.files.lora import Growth, adapters_of, grow_adapter
-from growc.checkpoint.files.safetensors_file import DTYPES, Entry
-from growc.checkpoint.files.shards import SHARD_SIZE, Part
+from growc.checkpoint.files.lora import AdapterGrowth, adapters_of, grow_adapter
+from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry
+from growc.checkpoint.files.shards import SHARD_SIZE, TensorGroup
 from growc.checkpoint.files.shares import Tell, quiet
 from growc.checkpoint.files.write import as_they_are, write_checkpoint
 from growc.dialects.transformers.config.shapes import Feature, same_tensors
@@ -205,7 +205,7 @@ class GrownWeights(Generic[H]):
         row_counts = rows_read(self.plans[name], lambda origin: self._stored_as(origin).rows, rows)
         return sum(count * self._stored_as(origin).row_bytes for origin, count in row_counts.items())
 
-    def _stored_as(self, name: str) -> Entry:
+    def _stored_as(self, name: str) -> HeaderEntry:
         """The stored entry of a tensor of the source, by the name that plans use."""
         return self.source.entry(self._origins.get(name, name))
 
@@ -225,9 +225,9 @@ class GrownWeights(Generic[H]):
         factor = self.factors.get(name)
         return rows if factor is None or not factor.shift else rows.then(factor.of)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> HeaderEntry:
         """Name, element type and shape of a tensor in its file. The element type is the source's."""
-        return Entry(name, self.source.entry(self.origin(name)).dtype, self.plans[name].after)
+        return HeaderEntry(name, self.source.entry(self.origin(name)).dtype, self.plans[name].after)
 
 
 def _kept(axis: int, old: int, new: int) -> AxisStep:
@@ -252,7 +252,7 @@ def held_result(c: Result) -> HeldResult[H]:
     return c
 
 
-def parts(grown: GrownWeights[CheckpointOnDisk] | GrownWeights[ConfigOnly]) -> Iterator[Part]:
+def parts(grown: GrownWeights[CheckpointOnDisk] | GrownWeights[ConfigOnly]) -> Iterator[TensorGroup]:
     """The contents of a result's files; tensors that the class does not take stay as they are.
 
     For a config alone, these are the files that transformers writes for its class.
@@ -295,7 +295,7 @@ def write_grown(
         remade=partial(parts, grown),
         done=done,
     )
-    growth = Growth(grown.plans, grown.source.first.get, grown.read)
+    growth = AdapterGrowth(grown.plans, grown.source.first.get, grown.read)
     for place in adapters_of(checkpoint):
         grow_adapter(place, folder / place.relative_to(checkpoint.path), growth)
 

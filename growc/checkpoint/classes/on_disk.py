@@ -11,7 +11,7 @@ from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import ClassWeights
 from growc.checkpoint.files.directory import Checkpoint, config_of
 from growc.checkpoint.files.key_mapping import ModuleNames
-from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.dialects.transformers.config.shapes import same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 
@@ -51,7 +51,7 @@ class CheckpointOnDisk(ClassWeights):
         module = computing(checkpoint.config, constants=True)
         return CheckpointOnDisk(module, stored, checkpoint.config, computing, checkpoint, names)
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> HeaderEntry:
         """Name, element type and shape as the file states them."""
         return self.names.entries[self.stored[name]]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from growc.algebra.indexmap import Array
 from growc.checkpoint.classes.holder import ClassWeights, first_names
 from growc.checkpoint.files.directory import read_json
-from growc.checkpoint.files.safetensors_file import Entry
+from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.torch_tensors import entry_of
 from growc.dialects.torch.operators.arrays import to_numpy
 from growc.dialects.transformers.classes import build, require_bounded
@@ -47,7 +47,7 @@ class ConfigOnly(ClassWeights):
         state: Mapping[str, torch.Tensor] = self.module.state_dict(keep_vars=True)
         return state
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> HeaderEntry:
         """The entry that a file would have, in the element type that the config names."""
         import torch
 

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from growc.checkpoint.files.pieces import METADATA, ByteRange, Cut, KeyPath, Piece
-from growc.checkpoint.files.safetensors_file import Entry, Readable, unreadable
+from growc.checkpoint.files.pieces import METADATA, ByteRange, KeyPath, Piece, SplitTensor
+from growc.checkpoint.files.safetensors_file import HeaderEntry, Readable, unreadable
 from growc.checkpoint.files.torch_tensors import entry_of, plainly_loaded
 from growc.dialects.torch.operators.arrays import to_numpy
 from growc.errors.regular_files import parsing_foreign_file
@@ -31,7 +31,7 @@ class Distributed:
     """One distributed checkpoint: tensors and other values by their keys, and the path of each key."""
 
     folder: Path
-    tensors: Mapping[str, Cut]
+    tensors: Mapping[str, SplitTensor]
     values: Mapping[str, ByteRange]
     paths: Mapping[str, KeyPath]
 
@@ -67,7 +67,7 @@ class Distributed:
         keys = {str(self.paths[key][-1]): key for key in self.tensors if self.paths[key][:-1] == prefix}
         return {name: Readable(self.entry(key, name), partial(self.array, key)) for name, key in keys.items()}
 
-    def entry(self, key: str, name: str = "") -> Entry:
+    def entry(self, key: str, name: str = "") -> HeaderEntry:
         """A tensor's name, element type and shape. Raises GrowError (G309) if growc cannot hold its
         elements.
         """

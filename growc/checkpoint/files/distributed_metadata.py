@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from growc.checkpoint.files.pieces import ByteRange, Cut, KeyPath, Piece
+from growc.checkpoint.files.pieces import ByteRange, KeyPath, Piece, SplitTensor
 from growc.errors.regular_files import companion
 from growc.system.limits import require
 
@@ -54,7 +54,7 @@ PLAIN: dict[str, Callable[..., object]] = {
 }
 """Other callables that metadata names, and the functions that replace them."""
 
-Read = tuple[dict[str, Cut], dict[str, ByteRange], dict[str, KeyPath]]
+Read = tuple[dict[str, SplitTensor], dict[str, ByteRange], dict[str, KeyPath]]
 """Tensors, other values, and paths, each by key."""
 
 
@@ -107,7 +107,7 @@ def read_metadata(place: Path) -> Read:
     with place.open("rb") as file:
         metadata = _Plain(file).load()
     stored = _stretches(place, metadata.storage_data)
-    tensors: dict[str, Cut] = {}
+    tensors: dict[str, SplitTensor] = {}
     values: dict[str, ByteRange] = {}
     for key, description in metadata.state_dict_metadata.items():
         if not isinstance(key, str):
@@ -142,7 +142,9 @@ def _stretches(
     return stretches
 
 
-def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], ByteRange]) -> Cut:
+def _cut(
+    key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], ByteRange]
+) -> SplitTensor:
     """A tensor whose pieces hold each of its elements exactly once. Raises TypeError or ValueError
     otherwise.
     """
@@ -165,7 +167,7 @@ def _cut(key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | N
         raise ValueError(f"parts of `{key}` are missing")
     if _overlap(pieces, shape):
         raise ValueError(f"parts of `{key}` overlap")
-    return Cut(dtype, shape, tuple(pieces))
+    return SplitTensor(dtype, shape, tuple(pieces))
 
 
 def _overlap(pieces: Sequence[Piece], shape: tuple[int, ...]) -> bool:
@@ -183,7 +185,7 @@ def _meet(one: Piece, other: Piece) -> bool:
 
 
 def as_torch_has_it(
-    cuts: Mapping[str, Cut], values: Mapping[str, ByteRange], paths: Mapping[str, KeyPath]
+    cuts: Mapping[str, SplitTensor], values: Mapping[str, ByteRange], paths: Mapping[str, KeyPath]
 ) -> Metadata:
     """The metadata, already read and checked, as torch's own reader takes it."""
     tensors, storage = {}, {}

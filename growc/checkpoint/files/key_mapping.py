@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.files.safetensors_file import DTYPES, Entry
-from growc.checkpoint.files.shards import Part
+from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry
+from growc.checkpoint.files.shards import TensorGroup
 from growc.checkpoint.files.torch_tensors import entry_of, without_data
 from growc.checkpoint.files.views import Uncopied, View, rows_of_parts, together, views
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
@@ -76,14 +76,14 @@ class _Conversion:
             return {self.rename(self.transform.target_patterns[0]): make(name)}
         return {n: stored(array) for n, array in self.arrays(whole).items()}
 
-    def views(self, entries: Mapping[str, Entry]) -> dict[str, list[View]] | None:
+    def views(self, entries: Mapping[str, HeaderEntry]) -> dict[str, list[View]] | None:
         """For each input tensor, its parts among the results; None if they do not cover it."""
         inputs = {name: without_data(entries[name]) for _, name in self.parts}
         with Uncopied():
             results = self.run(inputs.__getitem__)
         return views(results, inputs)
 
-    def outline(self, entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
+    def outline(self, entries: Mapping[str, HeaderEntry]) -> tuple[HeaderEntry, ...]:
         """The entries of the results, computed without data."""
         results = self.run(lambda name: without_data(entries[name]))
         return tuple(entry_of(name, tensor) for name, tensor in results.items())
@@ -95,12 +95,12 @@ class ModuleNames:
     entries: name, element type and shape of each. unused: the file's tensors that the class does not take.
     """
 
-    def __init__(self, module: Any, file: Mapping[str, Entry], read: Callable[[str], Array]) -> None:
+    def __init__(self, module: Any, file: Mapping[str, HeaderEntry], read: Callable[[str], Array]) -> None:
         from transformers.conversion_mapping import get_model_conversion_mapping
 
         self._read, self._module, self._file = read, module, file
         self._mapping = get_model_conversion_mapping(module)
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, HeaderEntry] = {}
         self._origins: dict[str, _Conversion] = {}
         conversions, self.unused = _loading(module, list(file), self._mapping)
         for conversion in conversions:
@@ -158,18 +158,18 @@ class ModuleNames:
         return [transform for transform in self._mapping if transform.was_used()]
 
     def files(
-        self, module: object, entries: Mapping[str, Entry], make: Callable[[str], Rows]
-    ) -> Iterator[Part]:
+        self, module: object, entries: Mapping[str, HeaderEntry], make: Callable[[str], Rows]
+    ) -> Iterator[TensorGroup]:
         """The tensors of a module of the same class as a file stores them, in the file's order."""
         return in_file(module, entries, make, self._used)
 
 
 def in_file(
     module: Any,
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, HeaderEntry],
     make: Callable[[str], Rows],
     conversions: Sequence[object] | None = None,
-) -> Iterator[Part]:
+) -> Iterator[TensorGroup]:
     """The tensors of a module as a file stores them, in the file's order.
 
     conversions: those of transformers that loading the file used. By default, those with which a module is
@@ -198,15 +198,21 @@ def in_file(
             continue
         bytes_at_once = 0 if conversion.renames else JOINED * sum(entry.nbytes for entry in outline)
         names = tuple(name for _, name in conversion.parts)
-        yield Part(outline, partial(conversion.rows, make, whole), bytes_at_once, names, positions=numbers)
+        yield TensorGroup(
+            outline, partial(conversion.rows, make, whole), bytes_at_once, names, positions=numbers
+        )
 
 
-def _part(group: Sequence[View], known: Mapping[str, tuple[int, Entry]], make: Callable[[str], Rows]) -> Part:
+def _part(
+    group: Sequence[View], known: Mapping[str, tuple[int, HeaderEntry]], make: Callable[[str], Rows]
+) -> TensorGroup:
     """Parts that are in the same rows of a tensor."""
     numbers, entries = zip(*(known[view.name] for view in group), strict=True)
     first = group[0]
     at_once = JOINED * sum(entry.nbytes for entry in entries)
-    return Part(entries, partial(_parts_of, group, make), at_once, (first.whole,), first.ranges[0], numbers)
+    return TensorGroup(
+        entries, partial(_parts_of, group, make), at_once, (first.whole,), first.ranges[0], numbers
+    )
 
 
 def _parts_of(group: Sequence[View], make: Callable[[str], Rows]) -> dict[str, Rows]:
@@ -217,12 +223,12 @@ def _parts_of(group: Sequence[View], make: Callable[[str], Rows]) -> dict[str, R
 def _agree(
     saving: _Conversion,
     loading: Mapping[str, _Conversion],
-    entries: Mapping[str, Entry],
+    entries: Mapping[str, HeaderEntry],
     parted: Mapping[str, Sequence[View]],
 ) -> bool:
     """Whether loading joins the parts that saving makes, tried on small tensors."""
     random = np.random.default_rng(0)
-    small = {n: Entry(n, "F32", _small(entries[n].shape, views)) for n, views in parted.items()}
+    small = {n: HeaderEntry(n, "F32", _small(entries[n].shape, views)) for n, views in parted.items()}
     with Attempt():
         splits = saving.views(small)
         if splits is None:

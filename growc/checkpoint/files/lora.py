@@ -24,7 +24,7 @@ from growc.checkpoint.files.directory import (
     read_json,
     read_tensors,
 )
-from growc.checkpoint.files.safetensors_file import WORDS, Entry, unreadable
+from growc.checkpoint.files.safetensors_file import WORDS, HeaderEntry, unreadable
 from growc.checkpoint.files.shards import ShardWriter, laid_out
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.plans.execute import Read, execute
@@ -52,7 +52,7 @@ FACTORS = (("lora_A.weight", "lora_B.weight"), ("lora_embedding_A", "lora_embedd
 
 
 @dataclass(frozen=True)
-class Growth:
+class AdapterGrowth:
     """The growth that an adapter follows.
 
     plans: by the names of the result's weights. named: maps a name of a source's weight to the first of its
@@ -70,7 +70,7 @@ def adapters_of(source: Checkpoint) -> list[Path]:
     return [folder for folder in folders if (folder / ADAPTER_CONFIG).is_file()]
 
 
-def grow_adapter(folder: Path, out: Path, growth: Growth) -> None:
+def grow_adapter(folder: Path, out: Path, growth: AdapterGrowth) -> None:
     """Write the adapter in `folder`, grown, to `out`.
 
     Raises GrowError (G309) if it is no plain LoRA, or if the result has no counterpart of the same rank.
@@ -85,7 +85,7 @@ def grow_adapter(folder: Path, out: Path, growth: Growth) -> None:
     grown = {
         n: a for pair in _pairs(folder, tensors) for n, a in _grown(folder, pair, tensors, growth, across)
     }
-    entries = [Entry(name, WORDS[array.dtype], array.shape) for name, array in sorted(grown.items())]
+    entries = [HeaderEntry(name, WORDS[array.dtype], array.shape) for name, array in sorted(grown.items())]
     out.mkdir(exist_ok=True)
     with ShardWriter(laid_out(out, entries, metadata or {"format": "pt"}, name=WEIGHTS)) as writer:
         for name, array in grown.items():
@@ -134,7 +134,7 @@ def _pairs(folder: Path, tensors: Mapping[str, Any]) -> Iterator[tuple[str, str,
 
 
 def _grown(
-    folder: Path, pair: tuple[str, str, str], tensors: Mapping[str, Any], growth: Growth, across: bool
+    folder: Path, pair: tuple[str, str, str], tensors: Mapping[str, Any], growth: AdapterGrowth, across: bool
 ) -> Iterator[tuple[str, Array]]:
     """The new A and B for every weight of the result that comes from the adapted one."""
     module, *ends = pair

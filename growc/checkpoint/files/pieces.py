@@ -40,7 +40,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitTensor:
     """A tensor that is stored in pieces."""
 
     dtype: torch.dtype

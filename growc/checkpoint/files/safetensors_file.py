@@ -52,7 +52,7 @@ _RANK = {word: rank for rank, word in enumerate(DTYPES)}
 
 
 @dataclass(frozen=True)
-class Entry:
+class HeaderEntry:
     """The description of a tensor in a header."""
 
     name: str
@@ -87,7 +87,7 @@ class Readable:
     `read` maps it; changes to the array stay in memory.
     """
 
-    entry: Entry
+    entry: HeaderEntry
     read: Callable[[], Array]
 
 
@@ -119,7 +119,7 @@ def read_header(path: Path) -> tuple[dict[str, Readable], dict[str, str]]:
     require("tensors", f"`{path}` has", len(header))
     readables: dict[str, Readable] = {}
     for name, description in sorted(header.items(), key=lambda item: int(item[1]["data_offsets"][0])):
-        entry = Entry(name, description["dtype"], tuple(description["shape"]))
+        entry = HeaderEntry(name, description["dtype"], tuple(description["shape"]))
         if entry.dtype not in DTYPES:
             message = f"`{name}` in `{path}` has elements of type {entry.dtype}, which growc cannot hold"
             raise GrowError(Diagnostic("G309", message))
@@ -129,7 +129,7 @@ def read_header(path: Path) -> tuple[dict[str, Readable], dict[str, str]]:
     return readables, metadata
 
 
-def _read(path: Path, entry: Entry, offset: int) -> Array:
+def _read(path: Path, entry: HeaderEntry, offset: int) -> Array:
     """One tensor of a file. Raises GrowError (G310) if the file ends too early."""
     kind = DTYPES[entry.dtype]
     if not entry.nbytes:
@@ -142,7 +142,7 @@ def _read(path: Path, entry: Entry, offset: int) -> Array:
     return aligned
 
 
-def make_header(entries: Iterable[Entry], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
+def make_header(entries: Iterable[HeaderEntry], metadata: Mapping[str, str]) -> tuple[bytes, dict[str, int]]:
     """The header of a file, as the library would write it, and the offset in bytes of every tensor."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     start, offsets = 0, {}
@@ -155,6 +155,6 @@ def make_header(entries: Iterable[Entry], metadata: Mapping[str, str]) -> tuple[
     return len(text).to_bytes(8, "little") + text, {n: 8 + len(text) + o for n, o in offsets.items()}
 
 
-def file_order(entries: Iterable[Entry]) -> Sequence[Entry]:
+def file_order(entries: Iterable[HeaderEntry]) -> Sequence[HeaderEntry]:
     """Entries sorted by element size, large first, so that all are aligned; then by name."""
     return sorted(entries, key=lambda e: (_RANK[e.dtype], e.name.encode()))

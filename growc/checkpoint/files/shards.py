@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from growc.checkpoint.files.directory import INDEX, WEIGHTS
-from growc.checkpoint.files.safetensors_file import DTYPES, Entry, make_header
+from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry, make_header
 from growc.errors.diagnostic import wrong
 from growc.plans.behind import BackgroundWrites
 from growc.plans.rows import Rows, content
@@ -34,10 +34,10 @@ def read_size(text: str, option: str = "--shard-size") -> int:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
+def in_shards(entries: Iterable[HeaderEntry], limit: int) -> list[list[HeaderEntry]]:
     """Tensors in their order, in as few files as possible; a tensor above the limit has a file of its own."""
-    shards: list[list[Entry]] = []
-    current: list[Entry] = []
+    shards: list[list[HeaderEntry]] = []
+    current: list[HeaderEntry] = []
     size = 0
     for entry in entries:
         if entry.nbytes > limit:
@@ -52,7 +52,7 @@ def in_shards(entries: Iterable[Entry], limit: int) -> list[list[Entry]]:
 
 
 @dataclass(frozen=True)
-class Part:
+class TensorGroup:
     """Tensors of a file that are made together, on demand.
 
     whole: memory in bytes that making them takes, if it is not done by blocks. made_of: the tensors of a
@@ -60,7 +60,7 @@ class Part:
     positions: the place of each tensor in the files.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[HeaderEntry, ...]
     make: Callable[[], Mapping[str, Rows]]
     whole: int = 0
     made_of: tuple[str, ...] = ()
@@ -69,12 +69,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """The place of a tensor: its file and its first byte."""
 
     file: Path
     start: int
-    entry: Entry
+    entry: HeaderEntry
 
     def bytes_of(self, rows: range) -> tuple[int, int]:
         """The first byte of some rows, and their size in bytes. A scalar is one row."""
@@ -84,13 +84,13 @@ class Place:
 
 def laid_out(
     folder: Path,
-    entries: Sequence[Entry],
+    entries: Sequence[HeaderEntry],
     metadata: Mapping[str, str],
     limit: int = SHARD_SIZE,
     *,
     parameters: int | None = None,
     name: str = WEIGHTS,
-) -> dict[str, Place]:
+) -> dict[str, TensorPlace]:
     """Create the weight files of a folder, with headers and room for tensors, and the index.
 
     Files that exist with the same header and size keep their contents. parameters: the number of parameters
@@ -103,15 +103,15 @@ def laid_out(
         names = [f"{stem}-{k:05d}-of-{len(shards):05d}.{ending}" for k in range(1, len(shards) + 1)]
         index = _index(dict(zip(names, shards, strict=True)), parameters)
         (folder / (name + INDEX)).write_text(index, encoding="utf-8")
-    places: dict[str, Place] = {}
+    places: dict[str, TensorPlace] = {}
     for file_name, shard in zip(names, shards, strict=True):
         header, offsets = make_header(shard, metadata)
         _make(folder / file_name, header, len(header) + sum(e.nbytes for e in shard))
-        places |= {entry.name: Place(folder / file_name, offsets[entry.name], entry) for entry in shard}
+        places |= {entry.name: TensorPlace(folder / file_name, offsets[entry.name], entry) for entry in shard}
     return places
 
 
-def _index(files: Mapping[str, Sequence[Entry]], parameters: int | None) -> str:
+def _index(files: Mapping[str, Sequence[HeaderEntry]], parameters: int | None) -> str:
     entries = [entry for shard in files.values() for entry in shard]
     count = sum(e.elements for e in entries) if parameters is None else parameters
     index = {
@@ -127,7 +127,7 @@ class ShardWriter:
     unsynced: the number of bytes that may not be on disk yet.
     """
 
-    def __init__(self, places: Mapping[str, Place]) -> None:
+    def __init__(self, places: Mapping[str, TensorPlace]) -> None:
         self.places, self.unsynced = places, 0
         self._files: dict[Path, int] = {}
         self._behind = BackgroundWrites()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from growc.checkpoint.files.shards import Part, Place, ShardWriter
+from growc.checkpoint.files.shards import ShardWriter, TensorGroup, TensorPlace
 from growc.plans.rows import BLOCK
 
 Tell = Callable[[str, int], None]
@@ -29,30 +29,30 @@ def quiet(name: str, count: int) -> None:
 
 
 @dataclass(frozen=True)
-class Share:
+class ProcessShare:
     """The rows of a part's tensors that one process makes."""
 
-    part: Part
+    part: TensorGroup
     rows: Mapping[str, range]
 
 
-def shared_out(parts: Sequence[Part], size: int) -> list[list[Share]]:
+def shared_out(parts: Sequence[TensorGroup], size: int) -> list[list[ProcessShare]]:
     """The share of each of `size` processes, with equally many bytes.
 
     A tensor is cut only between rows. Tensors that are made together, or as a whole, are not cut.
     """
     total = sum(entry.nbytes for part in parts for entry in part.entries)
-    shares: list[list[Share]] = [[] for _ in range(size)]
+    shares: list[list[ProcessShare]] = [[] for _ in range(size)]
     position = 0
     for part in parts:
         ends = [-(-total * k // size) - position for k in range(1, size)]
         for rank, rows in _cut(part, ends):
-            shares[rank].append(Share(part, rows))
+            shares[rank].append(ProcessShare(part, rows))
         position += sum(entry.nbytes for entry in part.entries)
     return shares
 
 
-def _cut(part: Part, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range]]]:
+def _cut(part: TensorGroup, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range]]]:
     """The rows of a part that each process makes.
 
     ends: for each process but the last, the end of its share in bytes behind the part's start.
@@ -85,7 +85,7 @@ class WrittenPieces:
                     *piece, digest = json.loads(line)
                     self.found[tuple(piece)] = digest
 
-    def has(self, piece: Piece, place: Place) -> bool:
+    def has(self, piece: Piece, place: TensorPlace) -> bool:
         """Whether some rows are in a file as they were written."""
         return piece in self.found and self.found[piece] == _digest(place, range(*piece[1:]))
 
@@ -96,7 +96,7 @@ class WrittenPieces:
         self.new.clear()
 
 
-def _digest(place: Place, rows: range) -> str:
+def _digest(place: TensorPlace, rows: range) -> str:
     digest = hashlib.sha256()
     position, remaining = place.bytes_of(rows)
     with place.file.open("rb") as file:
@@ -115,8 +115,8 @@ class WriteShare:
     disk. `wrote(name, bytes)` is called for each tensor.
     """
 
-    parts: Callable[[], Iterable[Part]]
-    places: Mapping[str, Place]
+    parts: Callable[[], Iterable[TensorGroup]]
+    places: Mapping[str, TensorPlace]
     done: Path | None = None
     wrote: Tell = quiet
 
@@ -133,7 +133,7 @@ class WriteShare:
         return total
 
     def _write(
-        self, share: Share, writer: ShardWriter, done: WrittenPieces | None
+        self, share: ProcessShare, writer: ShardWriter, done: WrittenPieces | None
     ) -> Iterator[tuple[str, int]]:
         """Write the rows that are not on disk yet; yield the names and bytes of all."""
         pieces = {name: (name, rows.start, rows.stop) for name, rows in share.rows.items()}

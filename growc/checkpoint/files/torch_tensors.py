@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from growc.checkpoint.files.safetensors_file import DTYPES, WORDS, Entry, Readable, unreadable
+from growc.checkpoint.files.safetensors_file import DTYPES, WORDS, HeaderEntry, Readable, unreadable
 from growc.dialects.torch.operators.arrays import CARRIED, name_of, to_numpy, to_torch
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def entry_of(name: str, tensor: torch.Tensor) -> Entry:
+def entry_of(name: str, tensor: torch.Tensor) -> HeaderEntry:
     """A file's entry for a tensor. Raises GrowError (G309) if files have no such elements."""
     kind = name_of(tensor.dtype)
     carried = CARRIED.get(kind)
@@ -34,10 +34,10 @@ def entry_of(name: str, tensor: torch.Tensor) -> Entry:
     except (KeyError, TypeError) as error:
         message = f"`{name}` has elements of type {kind}, which growc cannot hold"
         raise GrowError(Diagnostic("G309", message)) from error
-    return Entry(name, word, tuple(tensor.shape))
+    return HeaderEntry(name, word, tuple(tensor.shape))
 
 
-def without_data(entry: Entry) -> torch.Tensor:
+def without_data(entry: HeaderEntry) -> torch.Tensor:
     """A tensor of an entry's type and shape on the meta device."""
     import torch
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from growc.algebra.indexmap import Array
 from growc.checkpoint.files.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, Checkpoint
-from growc.checkpoint.files.safetensors_file import Entry
-from growc.checkpoint.files.shards import SHARD_SIZE, Part, laid_out
+from growc.checkpoint.files.safetensors_file import HeaderEntry
+from growc.checkpoint.files.shards import SHARD_SIZE, TensorGroup, laid_out
 from growc.checkpoint.files.shares import Tell, WriteShare, quiet
 from growc.errors.json_data import Json
 from growc.plans.rows import Rows, stored
@@ -24,13 +24,13 @@ def write_checkpoint(
     folder: Path,
     source: Checkpoint,
     config: Mapping[str, Json],
-    parts: Iterable[Part],
+    parts: Iterable[TensorGroup],
     *,
     shard_size: int = SHARD_SIZE,
     parameters: int | None = None,
     wrote: Tell = quiet,
     ranks: Ranks = ALONE,
-    remade: Callable[[], Iterable[Part]] = list,
+    remade: Callable[[], Iterable[TensorGroup]] = list,
     done: Path | None = None,
 ) -> None:
     """Fill a folder. Only tensors that are made together are in memory together.
@@ -50,7 +50,7 @@ def write_checkpoint(
         raise AssertionError(f"{sum(written)} bytes are written, not {total}")
 
 
-def in_order(parts: Iterable[Part]) -> list[Entry]:
+def in_order(parts: Iterable[TensorGroup]) -> list[HeaderEntry]:
     """Tensors in the order of the files; tensors without a position are last."""
     placed = [
         (part.positions[k] if part.positions else math.inf, entry)
@@ -79,10 +79,10 @@ def _ignored(source: Checkpoint, folder: str, names: list[str]) -> set[str]:
     return strange | ({ADAPTER_CONFIG, *ADAPTER_WEIGHTS} & set(names) if ADAPTER_CONFIG in names else set())
 
 
-def as_they_are(entries: Sequence[Entry], read: Callable[[str], Array]) -> list[Part]:
+def as_they_are(entries: Sequence[HeaderEntry], read: Callable[[str], Array]) -> list[TensorGroup]:
     """Tensors that files store under their own names, each as a part of its own."""
 
     def one(name: str) -> Callable[[], Mapping[str, Rows]]:
         return lambda: {name: stored(read(name))}
 
-    return [Part((entry,), one(entry.name)) for entry in entries]
+    return [TensorGroup((entry,), one(entry.name)) for entry in entries]

@@ -26,8 +26,8 @@ from torch.distributed.checkpoint.planner import (
 
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import KeyPath, Piece
-from growc.checkpoint.files.safetensors_file import Entry
-from growc.checkpoint.files.shards import Part
+from growc.checkpoint.files.safetensors_file import HeaderEntry
+from growc.checkpoint.files.shards import TensorGroup
 from growc.checkpoint.files.shares import Tell, quiet, shared_out
 from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.operators.arrays import to_torch
@@ -53,18 +53,18 @@ class Contents:
     notes for the user.
     """
 
-    parts: list[Part] = field(default_factory=list)
+    parts: list[TensorGroup] = field(default_factory=list)
     values: dict[str, bytes] = field(default_factory=dict)
     paths: dict[str, KeyPath] = field(default_factory=dict)
     copies: list[tuple[Distributed, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def add(self, path: KeyPath, entry: Entry, make: Callable[[], Rows], weight: str = "") -> None:
+    def add(self, path: KeyPath, entry: HeaderEntry, make: Callable[[], Rows], weight: str = "") -> None:
         """Add a tensor whose rows `make` returns. weight: its name among the weights of the result's
         class.
         """
         key, made_of = self._key(path), (weight,) if weight else ()
-        self.parts.append(Part((replace(entry, name=key),), lambda: {key: make()}, made_of=made_of))
+        self.parts.append(TensorGroup((replace(entry, name=key),), lambda: {key: make()}, made_of=made_of))
 
     def add_value(self, path: KeyPath, content: bytes) -> None:
         """Add an entry that is no tensor, as `torch.save` wrote it."""
@@ -152,12 +152,12 @@ class _Planner(DefaultSavePlanner):
 
     wrote: Tell
     items: list[WriteItem] = field(default_factory=list)
-    pieces: dict[MetadataIndex, tuple[Part, range]] = field(default_factory=dict)
+    pieces: dict[MetadataIndex, tuple[TensorGroup, range]] = field(default_factory=dict)
     values: dict[MetadataIndex, bytes] = field(default_factory=dict)
     copies: dict[MetadataIndex, tuple[Distributed, str, Piece]] = field(default_factory=dict)
-    last: tuple[Part, Rows] | None = None
+    last: tuple[TensorGroup, Rows] | None = None
 
-    def add(self, part: Part, rows: range) -> None:
+    def add(self, part: TensorGroup, rows: range) -> None:
         """Add some rows of a tensor."""
         [entry] = part.entries
         for piece_rows in _pieces(rows, entry):
@@ -200,7 +200,7 @@ class _Planner(DefaultSavePlanner):
         return values.reshape(tuple(_chunk(entry, rows).sizes))
 
 
-def _pieces(rows: range, entry: Entry) -> Iterator[range]:
+def _pieces(rows: range, entry: HeaderEntry) -> Iterator[range]:
     step = max(1, AT_ONCE // max(1, entry.row_bytes))
     if not rows:
         yield rows
@@ -208,7 +208,7 @@ def _pieces(rows: range, entry: Entry) -> Iterator[range]:
         yield range(first, min(first + step, rows.stop))
 
 
-def _chunk(entry: Entry, rows: range) -> ChunkStorageMetadata:
+def _chunk(entry: HeaderEntry, rows: range) -> ChunkStorageMetadata:
     """The place of some rows in a tensor; a scalar is one row."""
     if not entry.shape:
         return ChunkStorageMetadata(Size(()), Size(()))

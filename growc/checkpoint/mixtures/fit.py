@@ -28,7 +28,7 @@ from growc.checkpoint.mixtures.placing import (
     computes_the_same,
     places,
 )
-from growc.checkpoint.mixtures.placing import Place as Held
+from growc.checkpoint.mixtures.placing import MixtureTensor as Held
 from growc.checkpoint.mixtures.region import Region
 from growc.checkpoint.mixtures.same_graph import Matching
 from growc.dialects.transformers.classes import build

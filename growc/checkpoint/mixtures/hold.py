@@ -21,7 +21,7 @@ from growc.checkpoint.files.lora import adapters_of
 from growc.checkpoint.files.quiet import quiet
 from growc.checkpoint.files.safetensors_file import DTYPES
 from growc.checkpoint.mixtures.fit import Fit
-from growc.checkpoint.mixtures.placing import Place
+from growc.checkpoint.mixtures.placing import MixtureTensor
 from growc.dialects.transformers.named_class import named_class
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.ir.graph import Upcycled
@@ -43,7 +43,7 @@ class MixtureWeights(GrownWeights[H]):
 
     carries = False
     dense: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[str, Place] = field(default_factory=dict)
+    held: Mapping[str, MixtureTensor] = field(default_factory=dict)
     stacks: Mapping[str, Sequence[WeightPlan]] = field(default_factory=dict)
     routers: Mapping[str, WeightPlan] = field(default_factory=dict)
 

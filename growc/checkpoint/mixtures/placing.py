@@ -101,7 +101,7 @@ class Kinds:
 
 
 @dataclass(frozen=True)
-class Place:
+class MixtureTensor:
     """The contents of a mixture's tensor.
 
     numbers: the tensors of the network in it, in order; if empty, it is zero. turns: whether these are
@@ -146,19 +146,19 @@ class Place:
 
 def places(
     region: Region, kinds: Kinds, sources: Sequence[tuple[str, tuple[int, ...]]], state: Collection[str]
-) -> Iterator[dict[str, Place]]:
+) -> Iterator[dict[str, MixtureTensor]]:
     """Every way to hold the tensors of a network, given by kinds and shapes.
 
     Raises UnplacedError if there is none.
     """
     routers = {v.weight.name for v in kinds.analysis.roles.routers if v.weight is not None}
     uses = [v for v in region.uses if v.weight is not None and v.weight.name in state]
-    empty = {v.weight.name: Place(kinds.of(v), v.weight.shape) for v in uses if v.weight is not None}
-    fixed: dict[str, Place] = {}
+    empty = {v.weight.name: MixtureTensor(kinds.of(v), v.weight.shape) for v in uses if v.weight is not None}
+    fixed: dict[str, MixtureTensor] = {}
     slots: list[list[tuple[str, int]]] = []
     for name, place in empty.items():
         if name in routers and sorted(place.kinds) == [EXPERT, OUTER]:
-            fixed[name] = Place(place.kinds, place.shape, router=True)
+            fixed[name] = MixtureTensor(place.kinds, place.shape, router=True)
         elif place.kinds == EXPERT:
             fixed[name] = place
         elif EXPERT not in place.kinds:
@@ -180,13 +180,13 @@ def places(
                 numbers = tuple(assignment[slot] for slot in group)
                 own_kinds = tuple(sources[k][0] for k in numbers)
                 interleaved = dict(zip(several, turns, strict=True)).get(name, False)
-                contents[name] = Place(
+                contents[name] = MixtureTensor(
                     empty[name].kinds, empty[name].shape, numbers, interleaved, sources=own_kinds
                 )
             yield contents
 
 
-def _count(name: str, place: Place, sources: Sequence[tuple[str, tuple[int, ...]]]) -> int:
+def _count(name: str, place: MixtureTensor, sources: Sequence[tuple[str, tuple[int, ...]]]) -> int:
     """The number of a network's tensors that a tensor holds.
 
     Raises UnplacedError if it holds none.
@@ -205,7 +205,7 @@ def _sizes(kinds: str, shape: Sequence[int]) -> Mapping[str, int]:
     return dict(zip(kinds, shape, strict=True))
 
 
-def _fits(place: Place, source: tuple[str, tuple[int, ...]]) -> bool:
+def _fits(place: MixtureTensor, source: tuple[str, tuple[int, ...]]) -> bool:
     own_sizes, size = _sizes(place.kinds, place.shape), _sizes(*source)
     return size.keys() == own_sizes.keys() - {EXPERT} and all(
         own_sizes[kind] == n or (kind == place.kinds[place.along] and own_sizes[kind] % n == 0)
@@ -219,7 +219,7 @@ def chosen(region: Region, analysis: Analysis) -> set[int]:
 
 
 def computes_the_same(
-    network: Region, parts: Sequence[Parts], mixture: Region, held: Mapping[str, Place]
+    network: Region, parts: Sequence[Parts], mixture: Region, held: Mapping[str, MixtureTensor]
 ) -> bool:
     """Whether a mixture of equal experts computes what the network does, for random scores of experts."""
     random = np.random.default_rng(0)

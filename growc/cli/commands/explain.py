@@ -8,7 +8,7 @@ from growc.cli.command import Command
 from growc.cli.given import local_model
 from growc.cli.output import say
 from growc.errors.diagnostic import explain, wrong
-from growc.errors.source import Source
+from growc.errors.source import SourceText
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(options: Namespace) -> int:
     from growc.render.inspection import explain_lines
 
     model, text = options.what
-    axis = grammar.parse_expression(Source("AXIS", text))
+    axis = grammar.parse_expression(SourceText("AXIS", text))
     if not isinstance(axis, Name | TensorAxis):
         raise wrong(f"`{text}` is no axis")
     analysis = inspect(local_model(model))

@@ -23,7 +23,7 @@ from growc.errors.diagnostic import GrowError, nearest, wrong
 from growc.errors.json_data import Json
 
 if TYPE_CHECKING:
-    from growc.formats.compiler import Options
+    from growc.formats.compiler import CompileOptions
     from growc.passes import compilation
     from growc.passes.compilation import After
 
@@ -72,13 +72,13 @@ def run(options: Namespace) -> int:
     )  # mistakes of the recipe come before the capture of a model
     printing = _printing(options)
     with waiting() as advance, described_in(model, options.home):
-        base_options: Options = {
+        base_options: CompileOptions = {
             "example_inputs": captured_with(options.inputs, model),
             "config": decided(options),
             "progress": advance,
         }
         resolved = settled(reading, parameters(options), model, **base_options)
-        watched: Options = {**base_options, "after": printing}
+        watched: CompileOptions = {**base_options, "after": printing}
         compilation = api.compile(resolved, model, **watched)
         before, after = before_and_after(compilation)
         has_processes = options.processes is not None

@@ -36,7 +36,7 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Write the page, and report the recipe's problems."""
     from growc.checkpoint.files.homes import described_in
-    from growc.distinct import Part, model_parts, require_distinct
+    from growc.distinct import NamedPath, model_parts, require_distinct
     from growc.files.commit import require_name, require_replaceable
     from growc.files.hub import no_model
     from growc.files.new_file import put_file
@@ -50,10 +50,10 @@ def run(options: Namespace) -> int:
     require_name(out, "-o")
     if result is not None and not result.exists():
         raise no_model(result)
-    inputs_read = [Part("the recipe", Path(s.name)) for s in sources] + [*model_parts(model)]
+    inputs_read = [NamedPath("the recipe", Path(s.name)) for s in sources] + [*model_parts(model)]
     inputs_read += [] if result is None else [*model_parts(result, "the result")]
-    inputs_read += [] if inputs is None else [Part("the file of `--inputs`", inputs)]
-    require_distinct([Part("FILE", out)], inputs_read)
+    inputs_read += [] if inputs is None else [NamedPath("the file of `--inputs`", inputs)]
+    require_distinct([NamedPath("FILE", out)], inputs_read)
     require_replaceable(out, model, options.force, elsewhere=", `-o FILE` writes elsewhere")
     with waiting() as advance, described_in(model, options.home):
         page, error = planned(

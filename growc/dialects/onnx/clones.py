@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.fused_ops import in_order
-from growc.dialects.onnx.capture.inline_control_flow import Step
+from growc.dialects.onnx.capture.inline_control_flow import InlinedNode
 from growc.dialects.onnx.capture.owners import bodies
 from growc.dialects.onnx.origins import node_of, value_of
 from growc.ir.graph import Node, Value, Weight
@@ -68,7 +68,7 @@ class Clone:
         """Return the counterpart of a neutral node of the source's graph."""
         return self.nodes[node_of(node)]
 
-    def place(self, end: Step, operand: int) -> tuple[ir.Graph, int]:
+    def place(self, end: InlinedNode, operand: int) -> tuple[ir.Graph, int]:
         """Return the body in the copy, and the index of its result, that an operand of a step is."""
         body, result = end.place(operand)
         return self.graphs[body], result

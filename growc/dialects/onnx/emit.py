@@ -14,7 +14,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.capture.fused_ops import restore
-from growc.dialects.onnx.capture.inline_control_flow import Step
+from growc.dialects.onnx.capture.inline_control_flow import InlinedNode
 from growc.dialects.onnx.capture.quantised import QuantisedWeight
 from growc.dialects.onnx.capture.split_broadcasts import rejoin
 from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
@@ -174,7 +174,7 @@ class _Rewriter(Writer):
         for node, operand in use.users:
             if operand >= len(node.inputs):
                 raise AssertionError("a weight that a body captures is frozen")
-            if isinstance(node.origin, Step):
+            if isinstance(node.origin, InlinedNode):
                 body, k = self.there.place(node.origin, operand)
                 body.outputs[k] = self.alias(body, body[-1] if len(body) else None, made)
                 continue

@@ -44,7 +44,7 @@ from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.compilation import Model, Rearranged, Result
 from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
 from growc.passes.finish.assembled import Assembled
-from growc.passes.layers.layer_runs import Instance, Layers, Run
+from growc.passes.layers.layer_runs import Layers, ResultLayer, Run
 from growc.plans.scores import Scores
 from growc.recipe.statistics import Statistic
 
@@ -121,7 +121,7 @@ class IrModel(ABC):
         return model
 
     def rearrange(
-        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[Instance]]
+        self, graph: Graph, layers: Layers, orders: Mapping[int, Sequence[ResultLayer]]
     ) -> Rearranged[Self]:
         """Return the model with other layers."""
         clone = Clone.of(self.source)

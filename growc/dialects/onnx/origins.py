@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.capture.inline_control_flow import Step
+from growc.dialects.onnx.capture.inline_control_flow import InlinedNode
 from growc.dialects.onnx.capture.quantised import QuantisedWeight
 from growc.ir.graph import Node, Value, Weight
 
@@ -25,7 +25,7 @@ def maker_of(value: ir.Value) -> tuple[ir.Node, ir.Graph | ir.Function]:
 
 def node_of(node: Node) -> ir.Node:
     """Return the onnx-ir node behind a neutral node; for a step around a body, the node that has the body."""
-    own = node.origin.node if isinstance(node.origin, Step) else node.origin
+    own = node.origin.node if isinstance(node.origin, InlinedNode) else node.origin
     assert isinstance(own, ir.Node), node
     return own
 

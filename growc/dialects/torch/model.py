@@ -15,7 +15,7 @@ from growc.dialects.onnx.files.load import files_of
 from growc.dialects.onnx.model import IrModel
 from growc.dialects.torch.capture.example_inputs import capturable, register_caches, without_cache
 from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
-from growc.dialects.torch.capture.export import Captured, export
+from growc.dialects.torch.capture.export import ExportedModule, export
 from growc.dialects.torch.capture.routed_loops import taken, unrolled_loop_sizes
 from growc.dialects.torch.emit.literals import BEFORE, record_state
 from growc.dialects.torch.emit.weight_norm import put_back
@@ -36,7 +36,7 @@ class TorchModel(IrModel):
 
     __repr__ = brief
 
-    captured: Captured = field(kw_only=True)
+    captured: ExportedModule = field(kw_only=True)
     read: Read = field(kw_only=True)
     lowered: LoweredFile = field(init=False)
     repeats = True
@@ -60,7 +60,7 @@ class TorchModel(IrModel):
         )
 
     @staticmethod
-    def open(captured: Captured, read: Read) -> TorchModel:
+    def open(captured: ExportedModule, read: Read) -> TorchModel:
         """Return the model of a captured program.
 
         read: loads a tensor of its state dict by its first name.

@@ -15,7 +15,7 @@ from growc.render.flops import amount, change_line
 from growc.render.page import shapes
 from growc.render.text import count, many, short
 from growc.reports.page.bands import SINGLE
-from growc.reports.page.network import Mark, Network
+from growc.reports.page.network import DrawnNetwork, Mark
 from growc.reports.page.page import Page
 from growc.version import __version__
 
@@ -37,7 +37,7 @@ def page_text(page: Page) -> str:
     return PAGE + template.render(page=page, style=style, digest=digest, version=__version__)
 
 
-def gap_groups(network: Network) -> list[tuple[str, str, list[Mark]]]:
+def gap_groups(network: DrawnNetwork) -> list[tuple[str, str, list[Mark]]]:
     """Return the gaps by cause: cause, remedy, and their places."""
     groups: dict[str, list[Mark]] = {}
     for mark in network.places.values():
@@ -45,7 +45,7 @@ def gap_groups(network: Network) -> list[tuple[str, str, list[Mark]]]:
     return [(cause, next((m.help for m in own if m.help), ""), own) for cause, own in groups.items()]
 
 
-def where(mark: Mark, network: Network) -> str:
+def where(mark: Mark, network: DrawnNetwork) -> str:
     """Return the place of a gap: `LayerNormalization in layers 0 to 3`."""
     for series in network.series:
         for block in series.blocks:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from growc.render.text import many, short
 from growc.reports.page.bands import MIXED, REGROUPED, Band
-from growc.reports.page.network import AxisMap, Block, Series
+from growc.reports.page.network import AxisMap, Block, DrawnRun
 from growc.verification.difference import DECADES, Spread
 
 WIDTH, MARGIN = 640.0, 6.0
@@ -151,7 +151,7 @@ def axis_shape(axis: AxisMap) -> AxisShape:
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerSpan:
     """Consecutive layers of the result that come from consecutive layers of the source."""
 
     kind: str
@@ -173,7 +173,7 @@ class Column:
     before: str
     after: str
     ticks: tuple[tuple[str, str], ...]
-    rows: tuple[Row, ...]
+    rows: tuple[LayerSpan, ...]
 
 
 def numbers(first: int, last: int) -> str:
@@ -192,7 +192,7 @@ def ranges(found: Sequence[int]) -> str:
     return ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]} to {r[-1]}" for r in runs)
 
 
-def column(series: Series) -> Column:
+def column(series: DrawnRun) -> Column:
     """Return the layers of a run, before and after."""
     count = max(series.layers.before, series.layers.after, 1)
     step = min(ROW, TALLEST / count)
@@ -215,7 +215,7 @@ def column(series: Series) -> Column:
         text = f"{numbers(first, last)} of the result: {origin} {numbers(source, source + last - first)}"
         gaps = len(block.marks)
         rows.append(
-            Row(
+            LayerSpan(
                 block.kind,
                 text + (f"; {many(gaps, 'gap')}" if gaps else ""),
                 block.anchor,

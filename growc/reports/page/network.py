@@ -1,6 +1,7 @@
 """The model before and after: its streams, layers and heads, the map of every axis, and the places of gaps.
 
-Needs: a finished compilation. Gives: a `Network`. Layers of the result that look the same are one `Block`.
+Needs: a finished compilation. Gives: a `DrawnNetwork`. Layers of the result that look the same are one
+`Block`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Series:
+class DrawnRun:
     """One run of layers: the map of its layers, and its blocks in the order of the result."""
 
     scope: str
@@ -92,7 +93,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Network:
+class DrawnNetwork:
     """The network that a report shows.
 
     streams, tables: axes that belong to no layer alone: the residual streams, and all others.
@@ -100,7 +101,7 @@ class Network:
 
     streams: tuple[AxisMap, ...]
     tables: tuple[AxisMap, ...]
-    series: tuple[Series, ...]
+    series: tuple[DrawnRun, ...]
     marks: tuple[Mark, ...]
 
     @property
@@ -110,7 +111,7 @@ class Network:
         return {mark.anchor: mark for mark in (*self.marks, *inside)}
 
 
-def network_of(c: Result) -> Network:
+def network_of(c: Result) -> DrawnNetwork:
     """The network of a finished compilation."""
     return _Network(c).whole()
 
@@ -149,7 +150,7 @@ class _Network:
         self.limit = UNITS
         self.marked = 0
 
-    def whole(self) -> Network:
+    def whole(self) -> DrawnNetwork:
         by_home: dict[Home, list[tuple[str, RoleAxis]]] = defaultdict(list)
         for name, axis in self.axes():
             by_home[self.home_of(axis)].append((name, axis))
@@ -158,7 +159,7 @@ class _Network:
         gaps = self.gaps()
         outside = self.pictures(by_home[None])
         marks = self.marks(gaps[None])
-        return Network(
+        return DrawnNetwork(
             tuple(one for one in outside if one.name == "hidden"),
             tuple(one for one in outside if one.name != "hidden"),
             tuple(self.series(run, by_home, gaps) for run in range(len(self.c.layers.runs))),
@@ -237,7 +238,7 @@ class _Network:
         run: int,
         by_home: Mapping[Home, list[tuple[str, RoleAxis]]],
         gaps: Mapping[Home, list[Gap]],
-    ) -> Series:
+    ) -> DrawnRun:
         """One run, with equal layers joined."""
         layers = self.c.layers.runs[run]
         history = layers.history
@@ -266,7 +267,7 @@ class _Network:
             for number, (key, (axes, pairs, own_gaps)) in enumerate(blocks.items())
         ]
         depth = IndexMap.of(history.count, np.array(history.order, dtype=np.int64))
-        return Series(layers.scope, bands_of(depth, UNITS), tuple(equal_layers))
+        return DrawnRun(layers.scope, bands_of(depth, UNITS), tuple(equal_layers))
 
     def gaps(self) -> dict[Home, list[Gap]]:
         """The certificate's gaps by the layer of their node."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic, GrowError, concealed
-from growc.errors.source import LINE_END, Source
+from growc.errors.source import LINE_END, SourceText
 from growc.passes.compilation import Result
 from growc.passes.finish.certify import width
 from growc.plans.plan import Plan
 from growc.reports.flops import Flops, before_and_after
 from growc.reports.page.attention import Patterns, patterns_of
-from growc.reports.page.network import Network, network_of
+from growc.reports.page.network import DrawnNetwork, network_of
 from growc.reports.page.selection import Selections, selections_of
 from growc.verification.verify import Verification
 
@@ -25,7 +25,7 @@ LONGEST = 400
 
 
 @dataclass(frozen=True)
-class Line:
+class RecipeLine:
     """One line of a recipe, and the problems in it."""
 
     number: int
@@ -38,16 +38,16 @@ class Listing:
     """One text of a recipe. name: that of its file, without folders. more: the number of lines not shown."""
 
     name: str
-    lines: tuple[Line, ...]
+    lines: tuple[RecipeLine, ...]
     more: int = 0
 
 
 @dataclass(frozen=True)
-class Growth:
+class ReportContents:
     """The contents of a plan, and measurements; `unmeasured` is the reason if there are none."""
 
     plan: Plan
-    network: Network
+    network: DrawnNetwork
     flops: tuple[Flops, Flops]
     stored: tuple[int, int]
     selections: Selections
@@ -66,11 +66,11 @@ class Page:
     model: str
     listings: tuple[Listing, ...]
     problems: tuple[Diagnostic, ...] = ()
-    growth: Growth | None = None
+    growth: ReportContents | None = None
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredResult:
     """The measurements of a result: its file, the comparison, and the inputs for it."""
 
     result: Path
@@ -83,7 +83,7 @@ NOT_RUN = "`growc report` runs no model; `growc apply --report FILE` measures, a
 
 
 def page_of(
-    model: Path, sources: Sequence[Source], growth: Growth | None, error: GrowError | None = None
+    model: Path, sources: Sequence[SourceText], growth: ReportContents | None, error: GrowError | None = None
 ) -> Page:
     """A page of a growth, or of problems."""
     problems = () if error is None else tuple(map(concealed, error.diagnostics))
@@ -95,13 +95,13 @@ def page_of(
     return Page(model.name, listings, tuple(d for d in problems if d not in placed), growth)
 
 
-def growth_of(c: Result, measured: Measured | None = None) -> Growth:
+def growth_of(c: Result, measured: MeasuredResult | None = None) -> ReportContents:
     """The growth of a finished compilation, with the measurements of its result."""
     patterns = Patterns(reason=f"they were not measured: {NOT_RUN}")
     if measured is not None:
         patterns = patterns_of(c, measured.result, measured.inputs)
     before = sum(w.elements * width(w.dtype) for w in c.first.graph.weights if not w.assumed)
-    return Growth(
+    return ReportContents(
         c.plan,
         network_of(c),
         before_and_after(c),
@@ -113,7 +113,7 @@ def growth_of(c: Result, measured: Measured | None = None) -> Growth:
     )
 
 
-def _listing(source: Source, problems: Sequence[Diagnostic]) -> Listing:
+def _listing(source: SourceText, problems: Sequence[Diagnostic]) -> Listing:
     by_line: dict[int, list[Diagnostic]] = defaultdict(list)
     for problem in problems:
         if problem.span is not None:
@@ -121,12 +121,12 @@ def _listing(source: Source, problems: Sequence[Diagnostic]) -> Listing:
     texts = LINE_END.split(source.text.removeprefix("\ufeff"))
     texts = texts[:-1] if texts and not texts[-1] else texts
 
-    def lines() -> Iterator[Line]:
+    def lines() -> Iterator[RecipeLine]:
         for number, text in enumerate(texts[:LINES], 1):
-            yield Line(number, text[:LONGEST].replace("\t", " "), tuple(by_line.get(number, ())))
+            yield RecipeLine(number, text[:LONGEST].replace("\t", " "), tuple(by_line.get(number, ())))
 
     beyond = tuple(
-        Line(n, "", tuple(line_problems))
+        RecipeLine(n, "", tuple(line_problems))
         for n, line_problems in sorted(by_line.items())
         if n > min(len(texts), LINES)
     )

@@ -9,18 +9,18 @@ from growc.budgets.settle import settled
 from growc.errors.diagnostic import GrowError
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
-from growc.errors.source import Source
-from growc.formats.compiler import Options, compiled
+from growc.errors.source import SourceText
+from growc.formats.compiler import CompileOptions, compiled
 from growc.formats.protocol import form_of
 from growc.passes.finish.interface import ports_of
-from growc.reports.page.page import Measured, Page, growth_of, page_of
-from growc.resolve.bound import Reading
+from growc.reports.page.page import MeasuredResult, Page, growth_of, page_of
+from growc.resolve.bound import ResolvedTexts
 from growc.resolve.resolve import load
 from growc.verification.judge import judge_plan
 
 
 def planned(
-    sources: Sequence[Source],
+    sources: Sequence[SourceText],
     params: Mapping[str, str],
     model: Path,
     result: Path | None = None,
@@ -38,15 +38,15 @@ def planned(
     try:
         resolved = load(sources, params)
         shown_sources += resolved.included
-        options: Options = {"example_inputs": example_inputs, "config": config, "progress": progress}
-        resolved = settled(Reading(tuple(sources), resolved), params, model, **options)
+        options: CompileOptions = {"example_inputs": example_inputs, "config": config, "progress": progress}
+        resolved = settled(ResolvedTexts(tuple(sources), resolved), params, model, **options)
         c = compiled(resolved, model, **options)
     except GrowError as wrong:
         return page_of(model, shown_sources, None, wrong), wrong
     measured = None
     if result is not None:
         verification = form_of(model).verify(ports_of(c), model, result, inputs, progress)
-        measured = Measured(result, verification, inputs)
+        measured = MeasuredResult(result, verification, inputs)
     growth = growth_of(c, measured)
     try:
         judge_plan(resolved.statements, c)

@@ -28,7 +28,7 @@ from growc.ir.graph import Node, Value
 from growc.ir.lowered_statement import Choice, Stage
 from growc.ir.traits import RANK, SIZES, WRITE
 from growc.ir.walk import walk
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.routing import ranked_axis
 from growc.passes.raising.attention import weighs
 from growc.passes.solving.choices.share_rules import (
@@ -159,7 +159,7 @@ class _Shares:
                     factor *= float(state.weight[0])
         return factor
 
-    def visit(self, instance: Instance) -> None:
+    def visit(self, instance: LineInstance) -> None:
         node = instance.node
         values = [v for v in node.inputs if v is not None]
         near = any(v in self.shares or self.atoms(v) for v in (*values, *node.captured, *node.outputs))
@@ -175,7 +175,7 @@ class _Shares:
             if not share.plain and out not in numbers:
                 self.shares[out] = share
 
-    def made(self, instance: Instance, given: Given) -> Share:
+    def made(self, instance: LineInstance, given: Given) -> Share:
         """The share of a node's results, from those of its operands. Raises LostError where it has none."""
         node, treatment = instance.node, instance.line.treatment
         if any(v in self.shares or self.atoms(v) for v in node.captured):
@@ -198,7 +198,7 @@ class _Shares:
         share = rule(node, given)
         return self.summed(instance, given, summed_spaces, share) if summed_spaces else share
 
-    def together(self, instance: Instance) -> bool:
+    def together(self, instance: LineInstance) -> bool:
         """Whether a node reads as a whole an axis whose units have copies."""
         return any(
             isinstance(term, str)
@@ -207,7 +207,7 @@ class _Shares:
             for value, axis, term in instance.reads()
         )
 
-    def chosen(self, instance: Instance) -> int:
+    def chosen(self, instance: LineInstance) -> int:
         """The number of copies of each unit on the axes of a softmax; 0 where it runs over other axes."""
         terms = instance.line.inputs[0] or ()
         over = [find(instance.spaces[t.rstrip("~")]) for t in terms if isinstance(t, str) and t.endswith("~")]
@@ -229,7 +229,7 @@ class _Shares:
             raise LostError("marks what was not chosen")
         return Share(paired=True)
 
-    def normed(self, instance: Instance, given: Given) -> Share:
+    def normed(self, instance: LineInstance, given: Given) -> Share:
         """The share of a norm.
 
         Over copies the sum of magnitudes grows; over other axes nothing may change.
@@ -245,7 +245,7 @@ class _Shares:
             require_plain(given)
         return Share()
 
-    def summed(self, instance: Instance, given: Given, gone: frozenset[Space], made: Share) -> Share:
+    def summed(self, instance: LineInstance, given: Given, gone: frozenset[Space], made: Share) -> Share:
         """The share of a sum over copies."""
         treatment = instance.line.treatment
         if treatment not in SUMMING:

@@ -19,7 +19,7 @@ from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.computed_weights import fold
 from growc.dialects.onnx.capture.fused_decompositions import LOWERINGS
 from growc.dialects.onnx.capture.fused_ops import PART_OF, lower
-from growc.dialects.onnx.capture.inline_control_flow import Step, flatten, op_name
+from growc.dialects.onnx.capture.inline_control_flow import InlinedNode, flatten, op_name
 from growc.dialects.onnx.capture.owners import read_around
 from growc.dialects.onnx.capture.quantised import DEQUANTIZE, QuantisedWeight, stored
 from growc.dialects.onnx.capture.quantised_decompositions import QUANTISED
@@ -86,7 +86,7 @@ def _refuse_blocked(model: ir.Model) -> None:
             raise GrowError(Diagnostic("G309", message, notes=(why,), help=remedy))
 
 
-def _captured(step: Step) -> Iterable[ir.Value]:
+def _captured(step: InlinedNode) -> Iterable[ir.Value]:
     """Return the values of outer scopes that the bodies read of an operator growc does not follow."""
     return () if step.around_body else read_around(step.node)
 
@@ -139,7 +139,7 @@ class _Capture:
         self.keys: dict[ir.Value, Key] = {}
         self.steps = list(flatten(model.graph))
         self.makers = {v: step for step in self.steps for v in step.outputs}
-        self.chains: set[Step] = set()
+        self.chains: set[InlinedNode] = set()
         self.stored: dict[ir.Value, QuantisedWeight] = {}
         self.made: dict[object, QuantisedWeight] = {}
         self.shifted = shifts(model.graph)
@@ -191,7 +191,7 @@ class _Capture:
             ):
                 self.chains.add(step)
 
-    def quantised(self, step: Step) -> QuantisedWeight | None:
+    def quantised(self, step: InlinedNode) -> QuantisedWeight | None:
         """Return the quantised weight that a step computes, or None."""
         tensors = [None if v is None else constant_of(v) for v in step.inputs]
         missing = any(t is None and v is not None for t, v in zip(tensors, step.inputs, strict=True))
@@ -235,7 +235,7 @@ class _Capture:
     def digest(*parts: object) -> bytes:
         return hashlib.blake2b(repr(parts).encode(), digest_size=12).digest()
 
-    def predecessors(self, step: Step) -> list[Step]:
+    def predecessors(self, step: InlinedNode) -> list[InlinedNode]:
         operands = [v for v in [*step.inputs, *_captured(step)] if v is not None]
         if step.op in COMMUTATIVE:
             operands.sort(key=self.key)
@@ -269,7 +269,7 @@ class _Capture:
         weight = self.weights[key]
         return Value(weight.name, weight=weight, floating=weight.floating, origin=value)
 
-    def add(self, step: Step) -> Node:
+    def add(self, step: InlinedNode) -> Node:
         chain = step in self.chains
         inputs = tuple(None if v is None else self.operand(v) for v in step.inputs)
         outputs = tuple(self.fresh(v) if chain else self.value(v) for v in step.outputs)

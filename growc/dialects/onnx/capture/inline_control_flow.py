@@ -1,9 +1,9 @@
 """Control flow in line: the nodes of If, Loop and Scan bodies stand among those of the graph around them.
 
-Needs: an onnx-ir graph. Gives: `Step`s in topological order. A `begin` stands in front of the body of a Loop
-or Scan; its results are the body's inputs. An `end` stands behind the bodies of each If, Loop and Scan; its
-operands are the results of the bodies. growc.dialects.onnx.shapes.body_lines describes what both do to axes
-and sizes.
+Needs: an onnx-ir graph. Gives: `InlinedNode`s in topological order. A `begin` stands in front of the body of
+a Loop or Scan; its results are the body's inputs. An `end` stands behind the bodies of each If, Loop and
+Scan; its operands are the results of the bodies. growc.dialects.onnx.shapes.body_lines describes what both do
+to axes and sizes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Guard = tuple[ir.Value, bool]
 
 
 @dataclass(eq=False)
-class Step:
+class InlinedNode:
     """One node in line. `op` is `MatMul` for the default domain, `domain::Name` for others."""
 
     op: str
@@ -59,7 +59,7 @@ def op_name(node: ir.Node) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
-def flatten(graph: ir.Graph, guards: tuple[Guard, ...] = ()) -> Iterator[Step]:
+def flatten(graph: ir.Graph, guards: tuple[Guard, ...] = ()) -> Iterator[InlinedNode]:
     """Yield all nodes of a graph in order, bodies in line."""
     for node in graph:
         op = op_name(node)
@@ -69,10 +69,10 @@ def flatten(graph: ir.Graph, guards: tuple[Guard, ...] = ()) -> Iterator[Step]:
             yield from _iteration(op, node, guards)
         else:
             attributes = {a.name: a.value for a in node.attributes.values()}
-            yield Step(op, node, tuple(node.inputs), tuple(node.outputs), attributes, guards)
+            yield InlinedNode(op, node, tuple(node.inputs), tuple(node.outputs), attributes, guards)
 
 
-def _branches(node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[Step]:
+def _branches(node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[InlinedNode]:
     condition = node.inputs[0]
     assert condition is not None
     operands: list[ir.Value | None] = [condition]
@@ -87,12 +87,12 @@ def _branches(node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[Step]:
         places += [(body, k) for k in range(len(body.outputs))]
     count = len(node.outputs)
     made_of = tuple(tuple(range(1 + k, len(operands), count)) for k in range(count))
-    yield Step(
+    yield InlinedNode(
         "If end", node, tuple(operands), tuple(node.outputs), {MADE_OF: made_of}, guards, 1, tuple(places)
     )
 
 
-def _iteration(op: str, node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[Step]:
+def _iteration(op: str, node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[InlinedNode]:
     body = node.attributes["body"].value
     attributes = {a.name: a.value for a in node.attributes.values() if a.name != "body"}
     if op == "Loop":
@@ -107,7 +107,7 @@ def _iteration(op: str, node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[St
     first = attributes["first"]
     passed = {first + k for k in attributes["kept"]} | set(range(first + len(carried), len(body.inputs)))
     begin = attributes | {MADE_OF: tuple((k,) if k in passed else () for k in range(len(body.inputs)))}
-    yield Step(f"{op} begin", node, tuple(node.inputs), tuple(body.inputs), begin, guards)
+    yield InlinedNode(f"{op} begin", node, tuple(node.inputs), tuple(body.inputs), begin, guards)
     yield from flatten(body, guards)
     operands = (*body.outputs, *body.inputs)
     places = tuple((body, k) for k in range(len(body.outputs)))
@@ -115,4 +115,4 @@ def _iteration(op: str, node: ir.Node, guards: tuple[Guard, ...]) -> Iterator[St
     starts = {k: results + first + k for k in carried}
     made_of = tuple((leave + k, starts[k]) if k in starts else (leave + k,) for k in range(len(node.outputs)))
     end = attributes | {"results": results, MADE_OF: made_of, STARTS: starts}
-    yield Step(f"{op} end", node, operands, tuple(node.outputs), end, guards, 0, places)
+    yield InlinedNode(f"{op} end", node, operands, tuple(node.outputs), end, guards, 0, places)

@@ -124,7 +124,7 @@ class QuantisedWeight(Quantised):
         return ir.LazyTensor(made, dtype=dtype, shape=ir.Shape(shape))
 
 
-class Packed(QuantisedWeight):
+class PackedIntegers(QuantisedWeight):
     """A weight whose integers of `bits` bits share bytes, in rows of K elements one after the other."""
 
     @property
@@ -228,10 +228,10 @@ def _packed(
     integers: ir.TensorProtocol,
     scales: ir.TensorProtocol | None,
     zeros: ir.TensorProtocol | None,
-) -> Packed | None:
+) -> PackedIntegers | None:
     bits, block = node.attributes.get_int("bits", 4), node.attributes.get_int("block_size", 128)
     if 8 % bits or integers.dtype.name != "UINT8" or (zeros is not None and zeros.dtype.name != "UINT8"):
         return None
     rows, width = shape_of(integers)[0], shape_of(integers)[-1] * 8 // bits
     shape = node.attributes.get_int("N", rows), node.attributes.get_int("K", width)
-    return Packed(node, Blocks((1, block)), shape, integers, scales, zeros)
+    return PackedIntegers(node, Blocks((1, block)), shape, integers, scales, zeros)

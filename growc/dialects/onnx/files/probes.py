@@ -1,9 +1,9 @@
 """Probes: a model whose outputs are sums over its own activations, and nothing else.
 
-Needs: an ONNX file, and `Probe`s: which tensors, which of their axes are kept, which masks weight the others.
-Gives: the bytes of a model with a few small outputs for each probe, and the outputs that tell how many
-numbers each sum adds up. A probe's sum is that of |value| over all other axes, weighted by the masks, or of
-the quotient of two norms over the kept axes. Sums are taken inside the graph, so that no activation leaves
+Needs: an ONNX file, and `ProbedTensor`s: which tensors, which of their axes are kept, which masks weight the
+others. Gives: the bytes of a model with a few small outputs for each probe, and the outputs that tell how
+many numbers each sum adds up. A probe's sum is that of |value| over all other axes, weighted by the masks, or
+of the quotient of two norms over the kept axes. Sums are taken inside the graph, so that no activation leaves
 it.
 """
 
@@ -46,7 +46,7 @@ class Mask:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbedTensor:
     """One probed tensor: its name in the file, its rank, the kept axes, and the masks that weight the others.
 
     less: a tensor of the same shape that is subtracted first. units: the tensor holds indices of this many
@@ -82,7 +82,7 @@ class Probe:
     along: int | None = None
 
 
-def probed(model: Path, probes: Sequence[Probe]) -> tuple[bytes, Path]:
+def probed(model: Path, probes: Sequence[ProbedTensor]) -> tuple[bytes, Path]:
     """Return the model with the probes as its only outputs, and the folder that its references start from.
 
     Its weights stay on disk.
@@ -147,7 +147,7 @@ def _beside(
     return behind
 
 
-def counted(probe: Probe, shape: Sequence[int], weight: float) -> float:
+def counted(probe: ProbedTensor, shape: Sequence[int], weight: float) -> float:
     """Return how many numbers each sum of a probe adds up. `weight`: the sum over its masks."""
     covered = {place for mask in probe.masks for place in mask.places}
     summed_sizes = [n for a, n in enumerate(shape) if a not in probe.kept and a not in covered]
@@ -160,7 +160,7 @@ class _Writer:
     def __init__(self, graph: onnx.GraphProto, prefix: str, opset: int) -> None:
         self.graph, self.prefix, self.opset, self.count = graph, prefix, opset, 0
 
-    def add(self, probe: Probe) -> None:
+    def add(self, probe: ProbedTensor) -> None:
         value = self.one_hot(probe) if probe.units else self.single(probe.name)
         value = self.node("Sub", value, self.single(probe.less)) if probe.less else value
         summed = [a for a in range(probe.rank) if a not in probe.kept]
@@ -178,7 +178,7 @@ class _Writer:
             value, summed = self.norms(probe, value), [0]
         self.output("sum", self.total(probe.using, value, summed))
 
-    def chosen(self, probe: Probe) -> None:
+    def chosen(self, probe: ProbedTensor) -> None:
         """Sum the experts' norms over the places where they are chosen, and count these places."""
         value, weight = self.single(probe.name), ""
         for mask in probe.masks:
@@ -218,7 +218,7 @@ class _Writer:
     def summed(self, value: str, axes: Sequence[int]) -> str:
         return self.over("ReduceSum", value, axes, 13, keepdims=0) if axes else value
 
-    def norms(self, probe: Probe, value: str) -> str:
+    def norms(self, probe: ProbedTensor, value: str) -> str:
         """Return the L2 norm of each unit's elements: a row for each place, a column for each unit."""
         others = [a for a in range(probe.rank) if a not in probe.kept]
         order = [*others, *probe.kept]
@@ -229,13 +229,13 @@ class _Writer:
         squares = self.node("MatMul", self.node("Mul", flat, flat), self.constant(belongs))
         return self.node("Sqrt", squares)
 
-    def one_hot(self, probe: Probe) -> str:
+    def one_hot(self, probe: ProbedTensor) -> str:
         """Return one for the unit that an index names, zero for all others."""
         numbers = self.node("Cast", probe.name, to=TensorProto.INT64)
         values = self.constant(np.array([0, 1], dtype=np.float32))
         return self.node("OneHot", numbers, self.numbers([probe.units]), values)
 
-    def quotient(self, probe: Probe, whole: str) -> str:
+    def quotient(self, probe: ProbedTensor, whole: str) -> str:
         """Return ‖part‖/‖whole‖ over the kept axes, which become one; 0 if both are zero."""
         part = self.single(probe.part)
         if probe.taken:
@@ -244,7 +244,7 @@ class _Writer:
         above, below = (self.over("ReduceL2", v, probe.kept, 18, keepdims=1) for v in (part, whole))
         return self.node("Div", above, self.node("Max", below, least))
 
-    def turned(self, probe: Probe, whole: str) -> str:
+    def turned(self, probe: ProbedTensor, whole: str) -> str:
         """Return 1 − cos of two vectors over the kept axes, which become one.
 
         It is half the squared distance of their directions, which is accurate for close vectors too. A zero

@@ -30,7 +30,7 @@ from growc.dialects.onnx.origins import stored_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value
 from growc.ir.walk import walk
-from growc.passes.layers.layer_runs import Instance, Layer
+from growc.passes.layers.layer_runs import Layer, ResultLayer
 
 Named = ir.Value | ir.Node
 
@@ -67,7 +67,7 @@ class LayerCopies:
     def __init__(
         self,
         source: Layered,
-        orders: Mapping[int, Sequence[Instance]],
+        orders: Mapping[int, Sequence[ResultLayer]],
         factors: Mapping[ir.Value, ir.Value],
         rows: RowTables,
     ) -> None:
@@ -81,7 +81,7 @@ class LayerCopies:
         self.stored: dict[ir.Value, QuantisedWeight] = {}
         """The quantised weights among those that become zero."""
 
-    def rebuild(self, number: int, order: Sequence[Instance]) -> None:
+    def rebuild(self, number: int, order: Sequence[ResultLayer]) -> None:
         """Build a run anew. Raises GrowError (G314) if a removed layer is needed."""
         run = self.source.layers.runs[number]
         placed = self.runs[number] = []

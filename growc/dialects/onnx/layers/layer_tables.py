@@ -21,7 +21,7 @@ from growc.dialects.onnx.repair.shape_operands import numbered
 from growc.dialects.onnx.writer import Writer
 from growc.ir.graph import Node, Order
 from growc.passes.edits import Patch
-from growc.passes.layers.layer_runs import Instance, Layers, Rows
+from growc.passes.layers.layer_runs import Layers, LayerTables, ResultLayer
 
 Remember = Callable[[Iterable[ir.Node]], None]
 """A function called with nodes before they differ from the source's."""
@@ -31,7 +31,7 @@ class RowTables:
     """All tables of the rebuilt runs. `orders`: the layers to build in each run."""
 
     def __init__(
-        self, layers: Layers, orders: Mapping[int, Sequence[Instance]], there: Clone, remember: Remember
+        self, layers: Layers, orders: Mapping[int, Sequence[ResultLayer]], there: Clone, remember: Remember
     ) -> None:
         self.value_of, self.node_of, self.patch = there.value_of, there.node_of, Writer(there).patch
         self.remember, self.orders = remember, orders
@@ -59,23 +59,23 @@ class RowTables:
         tables = (r for r in self.all if r.run == run and position == self.count(r) and layer < len(r.sums))
         return {self.node_of(rows.sums[layer][0]): rows.sums[layer][1] for rows in tables}
 
-    def missing(self, run: int, layer: int, position: int) -> Iterator[Rows]:
+    def missing(self, run: int, layer: int, position: int) -> Iterator[LayerTables]:
         """Yield the tables without a row for a source's layer, if a copy at `position` has one."""
         for rows in self.all:
             if rows.run == run and rows.sums and layer == len(rows.sums) and position < self.count(rows):
                 yield rows
 
-    def count(self, rows: Rows) -> int:
+    def count(self, rows: LayerTables) -> int:
         """Return the number of a table's rows in the result."""
         return len(self.orders[rows.run]) - bool(rows.sums)
 
-    def units(self, rows: Rows) -> list[int]:
+    def units(self, rows: LayerTables) -> list[int]:
         """Return the source's row for each row of the result; -1 if it is zero."""
         order = self.orders[rows.run][: self.count(rows)]
         return [i.source if self._read(rows, i) else -1 for i in order]
 
     @staticmethod
-    def _read(rows: Rows, instance: Instance) -> bool:
+    def _read(rows: LayerTables, instance: ResultLayer) -> bool:
         """Whether a built layer has the row of its source."""
         own = {node.outputs[0] for node in rows.reads[instance.source]}
         return bool(own) and own.isdisjoint(instance.zeroed)

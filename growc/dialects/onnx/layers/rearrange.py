@@ -28,7 +28,7 @@ from growc.dialects.onnx.origins import node_of, value_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node
 from growc.ir.naming import unused
-from growc.passes.layers.layer_runs import DepthChange, Instance, Layer, Layers
+from growc.passes.layers.layer_runs import DepthChange, Layer, Layers, ResultLayer
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Rebuilt:
 def rebuild(
     graph: Graph,
     layers: Layers,
-    orders: Mapping[int, Sequence[Instance]],
+    orders: Mapping[int, Sequence[ResultLayer]],
     there: Clone,
     folded: Sequence[Folded],
     remember: Remember,
@@ -109,7 +109,7 @@ class _Surgery:
     def __init__(
         self,
         source: Layered,
-        orders: Mapping[int, Sequence[Instance]],
+        orders: Mapping[int, Sequence[ResultLayer]],
         factors: Mapping[ir.Value, ir.Value],
         rows: RowTables,
     ) -> None:

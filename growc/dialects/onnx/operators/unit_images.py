@@ -68,7 +68,7 @@ def _bounded(
 
 
 @dataclass(frozen=True)
-class _Inside:
+class _Interval:
     """A function that is finite only on an interval from low to high, with these ends if closed.
 
     Its results lie between bottom and top. function: given if it is increasing.
@@ -275,13 +275,13 @@ IMAGES: Mapping[str, Image] = {
     "ReduceSumSquare": _bounded(0, np.inf),
     "Softmax": _bounded(TINY, 1, near=True),
     "HardSigmoid": _of_all(_hard_sigmoid),
-    "Log": _Inside(0, np.inf, False, -np.inf, np.inf, np.log),
-    "Sqrt": _Inside(0, np.inf, True, 0, np.inf, np.sqrt),
-    "Asin": _Inside(-1, 1, True, -np.pi / 2, np.pi / 2, np.arcsin),
-    "Acos": _Inside(-1, 1, True, 0, np.pi),
-    "Atanh": _Inside(-1, 1, False, -np.inf, np.inf, np.arctanh),
-    "Acosh": _Inside(1, np.inf, True, 0, np.inf),
-    "ReduceLogSum": _Inside(0, np.inf, False, -np.inf, np.inf),
+    "Log": _Interval(0, np.inf, False, -np.inf, np.inf, np.log),
+    "Sqrt": _Interval(0, np.inf, True, 0, np.inf, np.sqrt),
+    "Asin": _Interval(-1, 1, True, -np.pi / 2, np.pi / 2, np.arcsin),
+    "Acos": _Interval(-1, 1, True, 0, np.pi),
+    "Atanh": _Interval(-1, 1, False, -np.inf, np.inf, np.arctanh),
+    "Acosh": _Interval(1, np.inf, True, 0, np.inf),
+    "ReduceLogSum": _Interval(0, np.inf, False, -np.inf, np.inf),
     "Abs": _of_all(_abs),
     "BatchNormalization": _of_all(_by_variance),
     "Elu": _of_all(_elu),
@@ -304,6 +304,6 @@ IMAGES: Mapping[str, Image] = {
 INCREASING = frozenset(
     op
     for op, image in IMAGES.items()
-    if isinstance(image, _Increasing) or (isinstance(image, _Inside) and image.function is not None)
+    if isinstance(image, _Increasing) or (isinstance(image, _Interval) and image.function is not None)
 )
 """The functions of one operand that never decrease."""

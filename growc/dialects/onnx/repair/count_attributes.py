@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from growc.algebra.space import find
 from growc.dialects.onnx.repair.patch import Demands
 from growc.dialects.onnx.shapes.simulation import Simulation
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import LineInstance
 from growc.passes.edits import Attribute, Patch
 
 COUNTS: dict[str, Mapping[str, str]] = {
@@ -28,7 +28,7 @@ COUNTS: dict[str, Mapping[str, str]] = {
 """Attributes that are the size of a label."""
 
 
-def count(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def count(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update attributes that are the size of a label."""
     node = instance.node
     changed: dict[str, Attribute] = {}
@@ -40,7 +40,7 @@ def count(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return Patch({}, changed)
 
 
-def packed(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def packed(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update the number of heads side by side, and the widths of q, k and v if these are given or needed."""
     patch, before = count(wants, instance, sim), instance.node.integers("widths")
     sizes = [[wants.resize(find(instance.spaces[n]))[0] for n in pair] for pair in ("qd", "ke", "vf")]
@@ -51,7 +51,7 @@ def packed(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return patch
 
 
-def scale(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def scale(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Keep the source's value of a score scale that is computed from the channels."""
     depth = instance.spaces.get("d")
     if depth is None or "scale" in instance.node.attributes or wants.resize(find(depth)) == depth.size:

@@ -21,7 +21,7 @@ import numpy as np
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size, Space, leaves
 from growc.dialects.onnx.capture.fused_ops import MULTIPLE
-from growc.dialects.onnx.capture.inline_control_flow import Step
+from growc.dialects.onnx.capture.inline_control_flow import InlinedNode
 from growc.dialects.onnx.repair import count_attributes as counts
 from growc.dialects.onnx.repair import shape_operands as cuts
 from growc.dialects.onnx.repair.asked_numbers import asked_numbers
@@ -40,7 +40,7 @@ from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.traits import SIZES
-from growc.passes.axes.infer import Axes, Instance
+from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.edits import Patch, Repairs, Sampled
 
@@ -163,7 +163,7 @@ class Mender:
         taken = self.done.taken
         return node in taken.dead or node in taken.left or (node.op == "Split" and node in taken.numbers)
 
-    def required(self, instance: Instance, sim: Simulation) -> Patch:
+    def required(self, instance: LineInstance, sim: Simulation) -> Patch:
         """Return the patch that is needed whether or not the sizes come out right: cuts and counts.
 
         Any other number that the node reads keeps the source's value, even if it is computed from sizes.
@@ -177,7 +177,7 @@ class Mender:
             patch = Patch({1: self.done.taken.constants[node]})
         else:
             patch = Patch() if rule is None else rule(self.wants, instance, sim)
-        step = node.origin if isinstance(node.origin, Step) else None
+        step = node.origin if isinstance(node.origin, InlinedNode) else None
         for i, value in enumerate(node.inputs):
             unsure = value in self.unsure and i != node.laws.shape
             if (unsure or value in self.resized) and i not in patch.judged:
@@ -284,7 +284,7 @@ class Mender:
         return listed(node, value, wanted, sim, partial(self.may_vary, value))
 
 
-_PLACES: dict[str, Callable[[Demands, Instance, Simulation], Patch]] = {
+_PLACES: dict[str, Callable[[Demands, LineInstance, Simulation], Patch]] = {
     **dict.fromkeys(counts.COUNTS, counts.count),
     "Split": cuts.split,
     "Slice": cuts.slice_,

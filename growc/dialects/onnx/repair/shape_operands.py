@@ -17,7 +17,7 @@ from growc.dialects.onnx.repair.patch import Demands, part_of, refusal
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.ir.graph import Node, Value
 from growc.ir.notation import labels
-from growc.passes.axes.infer import Instance
+from growc.passes.axes.infer import LineInstance
 from growc.passes.axes.routing import ROUTED, counting
 from growc.passes.edits import Attribute, Entries, Part, Patch
 
@@ -35,7 +35,7 @@ def numbered(node: Node, numbers: Sequence[int | None] | None) -> Patch:
     return Patch({constant: (number,)})
 
 
-def split(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def split(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update the sizes of the parts."""
     node = instance.node
     axis = node.integer("axis", 0) % max(node.outputs[0].rank, 1)
@@ -48,7 +48,7 @@ def split(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return Patch({1: sizes}, {"num_outputs": None} if "num_outputs" in node.attributes else {})
 
 
-def slice_(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def slice_(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update bounds of static cuts to the sizes of the segments in front and inside. Other bounds stay."""
     node, data = instance.node, instance.node.inputs[0]
     assert data is not None
@@ -114,7 +114,7 @@ def _holds(
     )
 
 
-def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
+def _cut(wants: Demands, instance: LineInstance, axis: int) -> tuple[int, int] | None:
     """Return (start, end) in new sizes of the segment that is taken from an axis (label `y…`)."""
     term = (instance.line.inputs[0] or ())[axis]
     if not isinstance(term, tuple) or term[0] != "+":
@@ -128,7 +128,7 @@ def _cut(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | Non
     return None
 
 
-def _whole(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | None:
+def _whole(wants: Demands, instance: LineInstance, axis: int) -> tuple[int, int] | None:
     """Return (0, size) of a resized axis that a Slice takes as a whole, else None."""
     data, left, right = instance.node.inputs[0], instance.line.inputs[0], instance.line.outputs[0]
     if (
@@ -144,7 +144,7 @@ def _whole(wants: Demands, instance: Instance, axis: int) -> tuple[int, int] | N
     return (0, size[0]) if size != data.sizes[axis] and len(set(size)) == 1 else None
 
 
-def gather(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def gather(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update the indices of a segment that is taken, or of a whole axis."""
     node, data, index = instance.node, instance.node.inputs[0], instance.node.inputs[1]
     assert data is not None
@@ -196,7 +196,7 @@ def _same_index(index: Value, wanted: tuple[int, ...], size: Size, sim: Simulati
     )
 
 
-def scatter(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def scatter(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Require indices that count along an axis to do so still, from the new start of the segment."""
     node = instance.node
     for axis, begin in enumerate(counted(node)):
@@ -212,7 +212,7 @@ def scatter(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return Patch(judged=(1,))
 
 
-def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def pad(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update the number of zeros in front of each axis and behind it, if they are segments."""
     node, rank = instance.node, instance.node.outputs[0].rank
     amounts, axes = node.integers("pads"), node.input(3)
@@ -234,7 +234,7 @@ def pad(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return Patch({1: tuple(w if w != a else None for w, a in zip(wanted, amounts, strict=True))})
 
 
-def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def depth(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update the number of units that one-hot numbers choose from."""
     [out] = instance.node.outputs
     axis = instance.node.integer("axis", -1) % out.rank
@@ -242,7 +242,7 @@ def depth(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return _judged(instance.node, {1: (size[0],)}, sim) if len(set(size)) == 1 else Patch()
 
 
-def chosen(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def chosen(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update the number of chosen units."""
     node = instance.node
     axis = node.integer("axis", -1) % node.outputs[0].rank
@@ -255,7 +255,7 @@ def chosen(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
     return _judged(node, {1: (size[0],)}, sim)
 
 
-def numbers_of_all(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def numbers_of_all(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update the numbers of all units, with which those of a ranking are compared."""
     numbers = counting(instance.node)
     if numbers is None or (instance.line.outputs[0] or ("",))[-1] != ROUTED:
@@ -268,7 +268,7 @@ def numbers_of_all(wants: Demands, instance: Instance, sim: Simulation) -> Patch
     return Patch(judged=(operand,)) if before == after else Patch({operand: tuple(range(after[0]))})
 
 
-def tile(wants: Demands, instance: Instance, sim: Simulation) -> Patch:
+def tile(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update how often each axis is repeated."""
     node, data = instance.node, instance.node.inputs[0]
     assert data is not None

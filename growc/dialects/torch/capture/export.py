@@ -20,13 +20,13 @@ from growc.dialects.torch.capture.fake_module import standing_in
 from growc.dialects.torch.capture.functionalize import writes
 from growc.dialects.torch.capture.tracing import Axes, by_name, free_axes, named_symbols, trace
 
-__all__ = ["Captured", "export", "is_tensor", "run", "run_flat"]
+__all__ = ["ExportedModule", "export", "is_tensor", "run", "run_flat"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Captured:
+class ExportedModule:
     """The computation of a module.
 
     program: an exported program of whole ATen operators. The target of a placeholder names its parameter or
@@ -95,7 +95,7 @@ def export(
     train: bool = False,
     axes: Axes | None = None,
     deciding: bool = False,
-) -> Captured:
+) -> ExportedModule:
     """Capture a module, on meta or with values. The module is left as it was.
 
     args, kwargs: example inputs. Only their sizes count, unless `deciding` is set.
@@ -117,7 +117,7 @@ def export(
     parameters = tuple(p.name for p in kinds if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
     rest = next((p.name for p in kinds if p.kind is p.VAR_POSITIONAL), "")
     constants = _constants(module, program)
-    return Captured(program, tensor_names(module), constants, symbols, parameters, rest, values)
+    return ExportedModule(program, tensor_names(module), constants, symbols, parameters, rest, values)
 
 
 def tensor_names(module: nn.Module) -> dict[str, str]:
@@ -147,7 +147,7 @@ def _constants(module: nn.Module, program: ExportedProgram) -> dict[str, Tensor 
 
 
 def run(
-    captured: Captured,
+    captured: ExportedModule,
     tensors: Callable[[str], Tensor],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
@@ -163,7 +163,7 @@ def run(
 
 
 def run_named(
-    captured: Captured, stored: Callable[[str], Tensor], given: Mapping[str, Tensor]
+    captured: ExportedModule, stored: Callable[[str], Tensor], given: Mapping[str, Tensor]
 ) -> list[Tensor]:
     """Return the program's tensors for inputs by name. `stored` takes the first name of a tensor."""
     specs = [s for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
@@ -172,7 +172,9 @@ def run_named(
     return [result for result in results if isinstance(result, Tensor)]
 
 
-def run_flat(captured: Captured, stored: Callable[[str], Tensor], given: Iterable[object]) -> list[object]:
+def run_flat(
+    captured: ExportedModule, stored: Callable[[str], Tensor], given: Iterable[object]
+) -> list[object]:
     """Run the program on the argument leaves, in order. `stored` takes the target of a placeholder."""
     leaves = iter(given)
 

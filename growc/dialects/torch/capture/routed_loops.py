@@ -177,7 +177,7 @@ MANY = 1 << 16
 # ---------------------------------------------------------------------------------- numbers that are not hit
 
 
-def _leave_out(graph: fx.Graph, stored: Mapping[fx.Node, Stored], chosen: Chosen) -> None:
+def _leave_out(graph: fx.Graph, stored: Mapping[fx.Node, PlaceholderIdentity], chosen: Chosen) -> None:
     """Remove the writes to elements that belong to numbers that are not hit."""
     counts = [(node.args[1], *_counted(node)) for node in graph.nodes if node.target is HITS]
     empty: set[str] = set()
@@ -240,7 +240,7 @@ def _natural(node: Any) -> bool:
     return passes_elements and _natural(node.args[0])
 
 
-def _row(node: Any, stored: Mapping[fx.Node, Stored]) -> tuple[fx.Node, int, int] | None:
+def _row(node: Any, stored: Mapping[fx.Node, PlaceholderIdentity]) -> tuple[fx.Node, int, int] | None:
     """Return the source of a tensor that has the elements at one number of an axis, the axis and the number.
 
     A comparison of these elements with zero counts as the elements, since it is zero where they are.
@@ -257,7 +257,7 @@ def _row(node: Any, stored: Mapping[fx.Node, Stored]) -> tuple[fx.Node, int, int
     return None
 
 
-def _known(node: fx.Node, stored: Mapping[fx.Node, Stored]) -> int | None:
+def _known(node: fx.Node, stored: Mapping[fx.Node, PlaceholderIdentity]) -> int | None:
     """Return the number that a tensor of one element holds, or None if it is unknown."""
     if any(size != 1 for size in node.meta["val"].shape):
         return None
@@ -282,7 +282,7 @@ def _has(node: fx.Node, *traits: Trait) -> bool:
 
 
 @dataclass(frozen=True)
-class Stored:
+class PlaceholderIdentity:
     """The identity of a placeholder: the name of an input or tensor, or the numbers of a constant."""
 
     kind: InputKind
@@ -290,9 +290,9 @@ class Stored:
     numbers: tuple[float, ...] | None = None
 
 
-def _stored(program: ExportedProgram) -> dict[fx.Node, Stored]:
+def _stored(program: ExportedProgram) -> dict[fx.Node, PlaceholderIdentity]:
     """Return the identities of a program's placeholders, independent of their names in it."""
-    identities: dict[fx.Node, Stored] = {}
+    identities: dict[fx.Node, PlaceholderIdentity] = {}
     specs = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
     for node in program.graph.nodes:
         if node.op != "placeholder":
@@ -303,9 +303,9 @@ def _stored(program: ExportedProgram) -> dict[fx.Node, Stored]:
         value = value.constant if isinstance(value, FakeTensor) else value
         if isinstance(value, Tensor) and not value.is_meta:
             kind = f"{value.dtype} {tuple(value.shape)}"
-            identities[node] = Stored(spec.kind, kind, tuple(value.flatten().tolist()))
+            identities[node] = PlaceholderIdentity(spec.kind, kind, tuple(value.flatten().tolist()))
         else:
-            identities[node] = Stored(spec.kind, name)
+            identities[node] = PlaceholderIdentity(spec.kind, name)
     return identities
 
 

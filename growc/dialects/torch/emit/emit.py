@@ -19,14 +19,14 @@ from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.emit import rewrite
 from growc.dialects.onnx.model import IrModel
 from growc.dialects.onnx.origins import maker_of
-from growc.dialects.torch.capture.export import Captured, is_tensor
+from growc.dialects.torch.capture.export import ExportedModule, is_tensor
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.emit.parameters import SourceTensors, computed, stored_name
 from growc.dialects.torch.emit.rebuild import Rebuilding, RebuiltCall
 from growc.dialects.torch.emit.repeat_heads import call_repeats, take_out
 from growc.dialects.torch.emit.train_eval import Training, no_training
 from growc.dialects.torch.emit.write_graph import write
-from growc.dialects.torch.lowering.outputs import OUTPUT, Result, arranged, with_constants
+from growc.dialects.torch.lowering.outputs import OUTPUT, ForwardResult, arranged, with_constants
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.call import DTYPES
 from growc.dialects.torch.run.cases import PortMapping
@@ -43,7 +43,7 @@ def planned_graph(c: compilation.Result, outline: Callable[[str], Tensor]) -> Gr
     return emit(c, holdings, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
 
 
-def grown_module(c: compilation.Result, training: Captured | GrowError | None = None) -> GrownModule:
+def grown_module(c: compilation.Result, training: ExportedModule | GrowError | None = None) -> GrownModule:
     """Return the result with the weights of its plan, each computed once.
 
     training: the source as captured in training mode, or the error of that capture.
@@ -55,7 +55,7 @@ def emit(
     c: compilation.Result,
     holdings: SourceTensors,
     tensor: Callable[[ir.Value], Tensor],
-    training: Captured | GrowError | None = None,
+    training: ExportedModule | GrowError | None = None,
 ) -> GrownModule:
     """Return the result. `tensor` makes a stored tensor. Captured graphs are left as they were.
 
@@ -65,7 +65,7 @@ def emit(
         return _emitted(c, holdings, tensor, training)
     finally:
         for graph in (torch_model(c).captured, training):
-            if isinstance(graph, Captured):
+            if isinstance(graph, ExportedModule):
                 take_out(graph.program.graph)
 
 
@@ -73,7 +73,7 @@ def _emitted(
     c: compilation.Result,
     holdings: SourceTensors,
     tensor: Callable[[ir.Value], Tensor],
-    training: Captured | GrowError | None,
+    training: ExportedModule | GrowError | None,
 ) -> GrownModule:
     captured = torch_model(c).captured
     _require_pure(captured)
@@ -99,15 +99,18 @@ def _emitted(
     return GrownModule(tensors, graphs, spec, descent, missing)
 
 
-def _require_pure(captured: Captured) -> None:
+def _require_pure(captured: ExportedModule) -> None:
     if captured.written:
         message = f"evaluation writes to `{captured.written[0]}`, and what is grown from that would not"
         raise GrowError(Diagnostic("G308", message, help="export the model without this state"))
 
 
 def _results(
-    c: compilation.Result, captured: Captured, model: ir.Model, places: Mapping[ir.Node, tuple[int, int]]
-) -> tuple[TreeSpec, list[Result]]:
+    c: compilation.Result,
+    captured: ExportedModule,
+    model: ir.Model,
+    places: Mapping[ir.Node, tuple[int, int]],
+) -> tuple[TreeSpec, list[ForwardResult]]:
     """Return the structure and the results of forward.
 
     Raises GrowError (G308) if the structure cannot hold the results.
@@ -117,17 +120,17 @@ def _results(
         node, _ = maker_of(value)
         layer = places.get(node)
         source = None if layer is None else (layer[0], c.layers.runs[layer[0]].history.order[layer[1]])
-        results.append(Result(node.meta[OUTPUT], output, layer, source))
+        results.append(ForwardResult(node.meta[OUTPUT], output, layer, source))
     constants = {k: value for k, value in enumerate(captured.returned) if not is_tensor(value)}
     return arranged(captured.program.call_spec.out_spec, with_constants(results, constants))
 
 
 def _trained(
-    captured: Captured,
-    training: Captured,
+    captured: ExportedModule,
+    training: ExportedModule,
     rebuilding: Rebuilding,
     outputs: list[RebuiltCall],
-    results: list[Result],
+    results: list[ForwardResult],
     holdings: SourceTensors,
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """Return the graph for training and the stored tensors that it reads. Raises GrowError (G320)."""
@@ -159,7 +162,7 @@ def _places(c: compilation.Result, own: IrModel, there: Clone) -> dict[ir.Node, 
     return layers
 
 
-def placeholders(captured: Captured) -> dict[str, fx.Node]:
+def placeholders(captured: ExportedModule) -> dict[str, fx.Node]:
     """Return the placeholders of the program by the names of inputs and stored tensors."""
     nodes = {node.name: node for node in captured.program.graph.nodes if node.op == "placeholder"}
     by_name: dict[str, fx.Node] = {}

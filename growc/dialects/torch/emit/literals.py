@@ -17,7 +17,7 @@ from torch import fx
 
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.torch.lowering.lower import OWNER
-from growc.dialects.torch.operators.call import SITE, Path, Place
+from growc.dialects.torch.operators.call import SITE, LiteralPlace, Path
 from growc.dialects.torch.operators.variances import VARIANCES, corrections
 from growc.errors.diagnostic import Diagnostic, GrowError
 
@@ -176,7 +176,9 @@ def _same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _literal(part: ir.Node, given: Any, place: Place, old: Sequence[Entry], new: Sequence[Entry]) -> Any:
+def _literal(
+    part: ir.Node, given: Any, place: LiteralPlace, old: Sequence[Entry], new: Sequence[Entry]
+) -> Any:
     """Return a literal with its new numbers. Unchanged elements keep their form in the call."""
     old_numbers, new_numbers = (numbers[place.first :][: place.length] for numbers in (old, new))
     if isinstance(given, (int, float)):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.export.graph_signature import InputKind
 
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.emit.grown_module import Tensors
 from growc.dialects.torch.lowering.lower import Read
 from growc.dialects.torch.model import torch_model
@@ -19,7 +19,7 @@ from growc.passes.compilation import Result
 from growc.plans.plan import WeightPlan, attribute_of
 
 
-def stored_name(captured: Captured, target: str) -> str:
+def stored_name(captured: ExportedModule, target: str) -> str:
     """Return the name of a placeholder's tensor: the first name if stored, its own if it is a constant."""
     return target if target in captured.constants else captured.names.get(target, target)
 
@@ -35,7 +35,7 @@ class SourceTensors:
     computed: weights that the source computes and the result stores. They are trained.
     """
 
-    captured: Captured
+    captured: ExportedModule
     plans: Mapping[str, WeightPlan]
     kinds: Mapping[str, InputKind]
     passing: frozenset[str]

@@ -18,13 +18,13 @@ import numpy as np
 import onnx_ir as ir
 from torch import Tensor, fx
 
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.emit.literals import Parameter, changed, refusal
 from growc.dialects.torch.emit.module_stacks import Move, move_of
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.lower import SAME
 from growc.dialects.torch.operators.arrays import to_numpy
-from growc.dialects.torch.operators.call import SITE, Path, Site
+from growc.dialects.torch.operators.call import SITE, CallOrigin, Path
 from growc.ir.walk import walk
 
 Layer = tuple[int, int]
@@ -55,7 +55,7 @@ class Rebuilding:
 
     def __init__(
         self,
-        captured: Captured,
+        captured: ExportedModule,
         model: ir.Model,
         tensors: Mapping[str, fx.Node],
         places: Mapping[ir.Node, Layer],
@@ -172,7 +172,7 @@ class Rebuilding:
     ) -> RebuiltCall:
         """Return the current call or tensor for an argument of a call."""
         for part in parts:
-            site: Site = part.meta[SITE]
+            site: CallOrigin = part.meta[SITE]
             sizes = {place.where for place in site.carried.values()}  # which are literals
             for i, named in site.operands.items():
                 operand = part.inputs[i] if i < len(part.inputs) else None
@@ -229,7 +229,7 @@ def names_of(value: ir.Value) -> list[fx.Node]:
     node = value.producer()
     if node is None or SITE not in node.meta:
         return []
-    site: Site = node.meta[SITE]
+    site: CallOrigin = node.meta[SITE]
     return [name for name, item in site.results.get(value.index() or 0, []) if item is None]
 
 

@@ -18,7 +18,7 @@ from torch import fx
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.heads.insert_repeats import UNFOLDED
 from growc.dialects.torch.emit.literals import BEFORE, refusal, said
-from growc.dialects.torch.operators.call import SITE, Place, Site
+from growc.dialects.torch.operators.call import SITE, CallOrigin, LiteralPlace
 from growc.passes.raising.attention import REPEAT_OP
 
 PUT_IN = "growc.repeats"
@@ -33,9 +33,11 @@ def call_repeats(nodes: Iterable[ir.Node], graph: fx.Graph) -> None:
     Raises GrowError (G308) if the operator is inside of one call of the module.
     """
     nodes = list(nodes)
-    sites: dict[Site, Site] = {}  # copies of a layer share one site; the sites of the source stay as they are
+    sites: dict[
+        CallOrigin, CallOrigin
+    ] = {}  # copies of a layer share one site; the sites of the source stay as they are
     for node in (n for n in nodes if SITE in n.meta):
-        site: Site = node.meta[SITE]
+        site: CallOrigin = node.meta[SITE]
         node.meta[SITE] = sites.setdefault(site, replace(site, operands=dict(site.operands)))
     unfolded: dict[fx.Node, list[fx.Node]] = {}
     for node in nodes:
@@ -54,7 +56,7 @@ def call_repeats(nodes: Iterable[ir.Node], graph: fx.Graph) -> None:
             inserted[key] = heads, call
         heads, call = inserted[key]
         _redirect(reader, place, heads, call)
-        node.meta[SITE] = Site(call, {(1,): Place("times")}, {0: [(call, None)]}, {0: heads})
+        node.meta[SITE] = CallOrigin(call, {(1,): LiteralPlace("times")}, {0: [(call, None)]}, {0: heads})
         current = said(node)
         node.meta[BEFORE] = replace(current, attributes={**current.attributes, "times": call.args[1]})
 
@@ -77,11 +79,11 @@ def _call_unfold(first: ir.Node, graph: fx.Graph, made: dict[fx.Node, list[fx.No
     if channels is not None:
         sources = [channels, *made[channels]]
         for part, source, call in zip(parts, sources, made[channels], strict=False):
-            part.meta[SITE] = Site(call, {}, {0: [(call, None)]}, {0: source})
+            part.meta[SITE] = CallOrigin(call, {}, {0: [(call, None)]}, {0: source})
             part.meta[BEFORE] = said(part)
 
 
-def _readers(value: ir.Value) -> Iterator[tuple[Site, int]]:
+def _readers(value: ir.Value) -> Iterator[tuple[CallOrigin, int]]:
     """Yield the calls that read heads, with the operand number, through operators that repeat heads."""
     for use in value.uses():
         if op_name(use.node) == REPEAT_OP:
@@ -90,14 +92,14 @@ def _readers(value: ir.Value) -> Iterator[tuple[Site, int]]:
             yield use.node.meta[SITE], use.idx
 
 
-def _read(node: ir.Node, reader: Site, place: int) -> fx.Node:
+def _read(node: ir.Node, reader: CallOrigin, place: int) -> fx.Node:
     """Return the argument of an operand. Raises GrowError (G308) if the call makes the operand itself."""
     if place not in reader.operands:
         raise refusal(node, "the module's call that reads these heads makes them itself")
     return reader.operands[place]
 
 
-def _redirect(reader: Site, place: int, before: fx.Node, after: fx.Node) -> None:
+def _redirect(reader: CallOrigin, place: int, before: fx.Node, after: fx.Node) -> None:
     """Let a call read `after` instead of `before`."""
     reader.operands[place] = after
     reader.node.replace_input_with(before, after)

@@ -23,7 +23,7 @@ from growc.dialects.torch.lowering.lower import OWNER
 from growc.ir.graph import Value, Weight
 from growc.passes.finish.assembled import Assembled
 from growc.plans.execute import read_for
-from growc.plans.plan import AxisStep, Normed, WeightPlan
+from growc.plans.plan import AxisStep, WeightNormRole, WeightPlan
 
 Entry = tuple[WeightPlan, list[Value], Weight]
 """A stored tensor of the plan, its uses, and the tensor of the source."""
@@ -84,7 +84,7 @@ def _parts(norm: WeightNorm, entries: Sequence[Entry]) -> list[Entry]:
     steps = tuple(replace(step, axis=along[step.axis]) for step in whole.steps if step.axis in along)
     plans = _plan(direction, whole.after, whole.steps, 1.0), _plan(length, shape, steps, whole.scale)
     if whole.steps:
-        normed = Normed("direction", direction.name, length.name, norm.axes, whole.steps, length.zero)
+        normed = WeightNormRole("direction", direction.name, length.name, norm.axes, whole.steps, length.zero)
         plans = replace(plans[0], normed=normed), replace(plans[1], normed=replace(normed, part="length"))
     return [(plans[0], uses, direction), (plans[1], [], length)]
 

@@ -11,12 +11,12 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.emit.literals import Parameter, argument, entries, refusal
 from growc.dialects.torch.emit.module_stacks import STACK, moved
 from growc.dialects.torch.emit.parameters import SourceTensors
 from growc.dialects.torch.emit.rebuild import RebuiltCall, names_of
-from growc.dialects.torch.lowering.outputs import Result
+from growc.dialects.torch.lowering.outputs import ForwardResult
 from growc.dialects.torch.operators.call import SITE, Path
 from growc.dialects.torch.run.call_signature import identifier
 
@@ -26,11 +26,11 @@ NOTHING: Mapping[fx.Node, fx.Node] = MappingProxyType({})
 
 
 def write(
-    captured: Captured,
+    captured: ExportedModule,
     model: ir.Model,
     calls: Sequence[RebuiltCall],
     outputs: Sequence[RebuiltCall],
-    results: Sequence[Result],
+    results: Sequence[ForwardResult],
     holdings: SourceTensors,
     twins: Mapping[fx.Node, fx.Node] = NOTHING,
 ) -> tuple[fx.Graph, list[ir.Value]]:

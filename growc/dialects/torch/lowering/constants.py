@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.operators.call import TYPES, sizes_of
 from growc.ir.walk import walk
 
@@ -25,7 +25,7 @@ UNIFORM = ("empty", "full", "ones", "scalar_tensor", "zeros")
 class Constants:
     """The constants among the results of a program."""
 
-    captured: Captured
+    captured: ExportedModule
     found: set[fx.Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:

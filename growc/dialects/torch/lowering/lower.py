@@ -31,11 +31,11 @@ from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.capture import ALIASES, RESERVED
 from growc.dialects.onnx.capture.fused_ops import detach
 from growc.dialects.onnx.capture.stored_tensors import OnDemand
-from growc.dialects.torch.capture.export import Captured, is_tensor
+from growc.dialects.torch.capture.export import ExportedModule, is_tensor
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.outputs import OUTPUT
 from growc.dialects.torch.operators.arrays import to_numpy
-from growc.dialects.torch.operators.call import SITE, TYPES, Call, Site, UnknownError, sizes_of
+from growc.dialects.torch.operators.call import SITE, TYPES, Call, CallOrigin, UnknownError, sizes_of
 from growc.dialects.torch.operators.complex_numbers import understood
 from growc.dialects.torch.operators.table import TABLE, key_of
 
@@ -59,17 +59,17 @@ Read = Callable[[str], torch.Tensor]
 """Function that returns the tensor of a parameter or buffer, by its first name."""
 
 
-def lower(captured: Captured, read: Read, known: Callable[[str], bool] = bool) -> ir.Model:
+def lower(captured: ExportedModule, read: Read, known: Callable[[str], bool] = bool) -> ir.Model:
     """Return the program as a model.
 
     read: loads a tensor of the state dict on demand, in its stored dtype. known: whether a tensor has values.
     """
-    return _Lowering(captured, read, known).model()
+    return _ModuleLowering(captured, read, known).model()
 
 
 @dataclass
-class _Lowering:
-    captured: Captured
+class _ModuleLowering:
+    captured: ExportedModule
     read: Read
     known: Callable[[str], bool]
     values: dict[fx.Node, Any] = field(default_factory=dict)
@@ -216,7 +216,7 @@ class _Lowering:
         results = list(fakes) if several else [fakes]  # type: ignore[arg-type]
         name = key_of(node.target).removeprefix("aten.")
         opaque_node = ir.Node(OPAQUE, name, [v for _, v in operands], num_outputs=len(results), name=label)
-        opaque_node.meta[SITE] = Site(node, operands={i: n for i, (n, _) in enumerate(operands)})
+        opaque_node.meta[SITE] = CallOrigin(node, operands={i: n for i, (n, _) in enumerate(operands)})
         for k, (value, fake) in enumerate(zip(opaque_node.outputs, results, strict=True)):
             value.name = f"{label}.{k}"
             self.declared(value, fake)
@@ -256,7 +256,7 @@ class _Lowering:
             if not is_tensor(argument):
                 continue
             identity = ir.Node("", "Identity", [self.value(argument)], num_outputs=1, name=f"output.{name}")
-            identity.meta[SITE] = Site(argument, operands={0: argument})
+            identity.meta[SITE] = CallOrigin(argument, operands={0: argument})
             identity.meta[OUTPUT] = number
             self.nodes.append(identity)
             result = self.declared(identity.outputs[0], argument.meta["val"])

@@ -23,7 +23,7 @@ Layer = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Result:
+class ForwardResult:
     """One result of forward.
 
     number: the number of the result in the source. output: the number of the model's output, or None for a
@@ -37,14 +37,14 @@ class Result:
     source: Layer | None = None
 
 
-def arranged(spec: TreeSpec, found: Sequence[Result]) -> tuple[TreeSpec, list[Result]]:
+def arranged(spec: TreeSpec, found: Sequence[ForwardResult]) -> tuple[TreeSpec, list[ForwardResult]]:
     """Return the structure of the results, and the results in its order. Raises GrowError (G308)."""
     return _filled(spec, 0, found)
 
 
 def _instances(
-    spec: TreeSpec, first: int, found: Sequence[Result]
-) -> Iterator[tuple[TreeSpec, list[Result]]]:
+    spec: TreeSpec, first: int, found: Sequence[ForwardResult]
+) -> Iterator[tuple[TreeSpec, list[ForwardResult]]]:
     """Yield a part of the structure once, or once per layer. Its results are numbered from `first` on."""
     sources = {one.source for one in found if one.output is not None}
     whole = {one.number for one in found} == set(range(first, first + spec.num_leaves))
@@ -55,19 +55,21 @@ def _instances(
         yield _filled(spec, first, found)
 
 
-def _filled(spec: TreeSpec, first: int, found: Sequence[Result]) -> tuple[TreeSpec, list[Result]]:
+def _filled(
+    spec: TreeSpec, first: int, found: Sequence[ForwardResult]
+) -> tuple[TreeSpec, list[ForwardResult]]:
     if spec.is_leaf():
         return spec, list(found)
     starts = [first]
     for child in spec.children():
         starts.append(starts[-1] + child.num_leaves)
 
-    def child_of(one: Result) -> int:
+    def child_of(one: ForwardResult) -> int:
         return next(k for k, end in enumerate(starts[1:]) if one.number < end)
 
     numbers: list[int] = []
     children: list[TreeSpec] = []
-    order: list[Result] = []
+    order: list[ForwardResult] = []
     for number, members in groupby(found, child_of):
         for child_spec, results in _instances(spec.child(number), starts[number], list(members)):
             numbers.append(number)
@@ -84,10 +86,10 @@ def _filled(spec: TreeSpec, first: int, found: Sequence[Result]) -> tuple[TreeSp
     return TreeSpec(spec.type, spec.context, children), order
 
 
-def with_constants(found: Sequence[Result], constants: Mapping[int, object]) -> list[Result]:
+def with_constants(found: Sequence[ForwardResult], constants: Mapping[int, object]) -> list[ForwardResult]:
     """Return the results together with the constant ones, which are no tensors, at their places."""
     results = list(found)
     for number in sorted(constants):
         later = (k for k, one in enumerate(results) if one.number > number)
-        results.insert(next(later, len(results)), Result(number))
+        results.insert(next(later, len(results)), ForwardResult(number))
     return results

@@ -21,7 +21,7 @@ from growc.dialects.onnx.capture.fused_ops import Lowering
 from growc.ir.walk import walk
 
 SITE = "growc.fx"
-"""Key of a node's `meta`: its `Site`."""
+"""Key of a node's `meta`: its `CallOrigin`."""
 
 Path = tuple[int | str, ...]
 """The path of a literal among the arguments of a call: (1,), or ("dim",)."""
@@ -43,7 +43,7 @@ Given = Size | ir.Value
 """A size that an operand holds."""
 
 
-class Place(NamedTuple):
+class LiteralPlace(NamedTuple):
     """The place of a literal: an operand or attribute of a node, its first element there, and its length.
 
     A length of None stands for all following elements.
@@ -55,7 +55,7 @@ class Place(NamedTuple):
 
 
 @dataclass(eq=False)
-class Site:
+class CallOrigin:
     """The call that a node comes from, and the literals of the call that the node holds.
 
     carried: for paths of literals, their places in the node.
@@ -65,7 +65,7 @@ class Site:
     """
 
     node: fx.Node
-    carried: dict[Path, Place] = field(default_factory=dict)
+    carried: dict[Path, LiteralPlace] = field(default_factory=dict)
     results: dict[int, list[tuple[fx.Node, int | None]]] = field(default_factory=dict)
     operands: dict[int, fx.Node] = field(default_factory=dict)
     implied: set[int | str] = field(default_factory=set)
@@ -119,13 +119,13 @@ class Call(Lowering):
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         results = super().several(op, *inputs, outputs=outputs, **attributes)
-        site = Site(self.node)
+        site = CallOrigin(self.node)
         values = {n: self.program.values.get(n) for n in self.node.all_input_nodes}
         node_of_value = {v: n for n, v in values.items() if isinstance(v, ir.Value)}
         for i, value in enumerate(inputs):
             if value is not None and value in self.tracked:
                 path, first, count = self.tracked[value]
-                site.carried[path] = Place(i, first, count)
+                site.carried[path] = LiteralPlace(i, first, count)
             if value is not None and value in node_of_value:
                 site.operands[i] = node_of_value[value]
             if value is not None and value in self.implied:
@@ -147,7 +147,7 @@ class Call(Lowering):
         assert node is not None
         for argument, attribute in arguments.items():
             if argument in self.paths:
-                node.meta[SITE].carried[self.paths[argument]] = Place(attribute)
+                node.meta[SITE].carried[self.paths[argument]] = LiteralPlace(attribute)
         return value
 
     # ---------------------------------------------------------------- arguments

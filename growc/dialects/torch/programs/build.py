@@ -25,7 +25,7 @@ from torch.export.graph_signature import (
 )
 from torch.utils._pytree import tree_flatten
 
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.capture.tracing import placeholder_values
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.emit.module_stacks import STACK
@@ -34,7 +34,7 @@ from growc.dialects.torch.run.call_signature import identifier
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 
-def program_of(grown: GrownModule, captured: Captured) -> ExportedProgram:
+def program_of(grown: GrownModule, captured: ExportedModule) -> ExportedProgram:
     """Return the program. Raises GrowError (G308) if it would fix a size that is open in the source."""
     return _Exporting(grown, captured).program()
 
@@ -42,7 +42,7 @@ def program_of(grown: GrownModule, captured: Captured) -> ExportedProgram:
 class _Exporting:
     """The construction of one program. nodes: the program's nodes for inputs and tensors, by name."""
 
-    def __init__(self, grown: GrownModule, captured: Captured) -> None:
+    def __init__(self, grown: GrownModule, captured: ExportedModule) -> None:
         self.grown, self.captured, self.source = grown, captured, captured.program
         self.graph = fx.Graph()
         self.values = placeholder_values(self.source)

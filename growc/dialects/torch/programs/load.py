@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map_only
 from torch.utils._sympy import functions
 
 from growc.dialects.torch.capture.clean import clean
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.capture.tracing import (
     Axes,
     by_name,
@@ -68,7 +68,7 @@ class _RefusedError(Exception):
     """Content of a file that growc does not open."""
 
 
-def load(path: Path) -> Captured:
+def load(path: Path) -> ExportedModule:
     """Return the program of a `.pt2` file. Its weights are in `program.state_dict`, by name.
 
     No code in the file is run; torch's own check refuses calls of anything but operators. Raises GrowError
@@ -134,7 +134,7 @@ def _check_size(text: str) -> None:
         raise _RefusedError(f"a size in it is no arithmetic: `{text[:60]}`")
 
 
-def _captured(program: ExportedProgram) -> Captured:
+def _captured(program: ExportedProgram) -> ExportedModule:
     specs = program.graph_signature.input_specs
     values = placeholder_values(program)
     inputs = {s.arg.name: values[s.arg.name] for s in specs if s.kind is InputKind.USER_INPUT}
@@ -144,7 +144,7 @@ def _captured(program: ExportedProgram) -> Captured:
     targets = [str(spec.target) for spec in specs]
     file_constants = {target: program.constants[target] for target in targets if target in program.constants}
     symbols = named_symbols(program, inputs.items(), free_axes(inputs))
-    return Captured(program, names, file_constants, symbols, _parameters(program))
+    return ExportedModule(program, names, file_constants, symbols, _parameters(program))
 
 
 def _parameters(program: ExportedProgram) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from growc.dialects.torch.capture.export import Captured, run
+from growc.dialects.torch.capture.export import ExportedModule, run
 from growc.dialects.torch.emit.grown_module import GrownModule
 from growc.dialects.torch.programs.guards import holds, is_about
 from growc.dialects.torch.run.call_signature import CallSignature
@@ -26,7 +26,7 @@ LONGEST = 1 << 16
 """The largest size of an input that is tried."""
 
 
-def ranges_of(grown: GrownModule, captured: Captured) -> dict[Any, Any]:
+def ranges_of(grown: GrownModule, captured: ExportedModule) -> dict[Any, Any]:
     """Return the ranges of the result's symbols, which are the source's symbols."""
     program = captured.program
     ranges = dict(program.range_constraints)
@@ -41,7 +41,7 @@ def ranges_of(grown: GrownModule, captured: Captured) -> dict[Any, Any]:
 
 
 def guards_of(
-    captured: Captured, ranges: Mapping[object, ValueRanges[Any]], names: Collection[str]
+    captured: ExportedModule, ranges: Mapping[object, ValueRanges[Any]], names: Collection[str]
 ) -> list[str]:
     """Return the source's guards on the result's arguments, without those that end an extended range.
 
@@ -61,12 +61,12 @@ def guards_of(
 class _Sizing:
     """Trial runs on other sizes. given: inputs of the program. called: the name of the symbols to vary."""
 
-    captured: Captured
+    captured: ExportedModule
     given: Inputs
     called: str
 
     @staticmethod
-    def along(captured: Captured, symbol: object) -> _Sizing:
+    def along(captured: ExportedModule, symbol: object) -> _Sizing:
         """Return trial runs of the example inputs with other sizes of a symbol."""
         inputs: Any = captured.program.example_inputs
         return _Sizing(captured, inputs, captured.symbols.get(str(symbol), str(symbol)))

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.export.graph_signature import ConstantArgument, InputKind
 from torch.utils._pytree import TreeSpec, tree_flatten, treespec_tuple
 
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 
 
 def identifier(name: str) -> str:
@@ -49,7 +49,7 @@ class CallSignature:
     values: Mapping[str, Tensor] = field(default_factory=dict)
 
     @staticmethod
-    def of(captured: Captured) -> CallSignature:
+    def of(captured: ExportedModule) -> CallSignature:
         """Return the call signature of a captured module."""
         specs = [
             s.arg for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from growc.algebra.indexmap import Array
-from growc.dialects.torch.capture.export import Captured
+from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.capture.tracing import placeholder_values
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch, widened
@@ -61,7 +61,7 @@ class PortMapping:
         takes = {v.name or "": (_dtype(v), _dims(v)) for v in result.graph.inputs}
         return PortMapping(CallSignature.of(model.captured), ports_of(c), takes, model.gives, tuple(returns))
 
-    def cases(self, source: nn.Module, inputs: Inputs, captured: Captured | None = None) -> list[Case]:
+    def cases(self, source: nn.Module, inputs: Inputs, captured: ExportedModule | None = None) -> list[Case]:
         """Return the given arguments, others of the same sizes, and others of new sizes, as cases.
 
         The new sizes are those that are open in `captured`, if the source runs on them.
@@ -154,7 +154,7 @@ def _drawn(inputs: Inputs, seed: int, stays: Set[Tensor]) -> Inputs:
 
 
 def _of_other_sizes(
-    source: nn.Module, captured: Captured, calling: CallSignature, inputs: Inputs
+    source: nn.Module, captured: ExportedModule, calling: CallSignature, inputs: Inputs
 ) -> Iterator[Inputs]:
     """Yield inputs with each open size enlarged by one, and inputs of one row.
 
@@ -175,7 +175,7 @@ def _one_more(kinds: Set[str], called: str, own: int) -> int:
 
 
 def resized(
-    captured: Captured, calling: CallSignature, inputs: Inputs, size_of: Callable[[str, int], int]
+    captured: ExportedModule, calling: CallSignature, inputs: Inputs, size_of: Callable[[str, int], int]
 ) -> Inputs:
     """Return inputs of other sizes, with their content repeated.
 

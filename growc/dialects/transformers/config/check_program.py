@@ -10,7 +10,7 @@ from torch import nn
 
 from growc.dialects.transformers.config.shapes import among, read_by, shapes_of, ties_of
 from growc.dialects.transformers.config.trials import Target, said
-from growc.dialects.transformers.log.entry import CONSTANT, Entry, Log, same_logs
+from growc.dialects.transformers.log.entry import CONSTANT, Log, LogEntry, same_logs
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import pruned
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
@@ -61,7 +61,7 @@ def first_log_difference(planned: Log, found: Log) -> str:
     return ""
 
 
-def _told(entry: Entry) -> str:
+def _told(entry: LogEntry) -> str:
     if entry.operator == CONSTANT:
         return f"a constant of shape {list(entry.shapes[0])} with {_few(entry.real)}"
     shapes = ", ".join(str(list(shape)) for shape in entry.shapes)

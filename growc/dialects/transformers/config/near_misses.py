@@ -15,7 +15,7 @@ from growc.dialects.transformers.config.check_program import first_log_differenc
 from growc.dialects.transformers.config.fields import Path, changed, spelled
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import LAYERS, Feature
-from growc.dialects.transformers.config.trials import Trial, Trials
+from growc.dialects.transformers.config.trials import ConfigTrial, ConfigTrials
 
 OTHERS = 2
 """The number of further configs that are reported, to which the plan can be adapted."""
@@ -25,7 +25,7 @@ Fields = Mapping[str, tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
-class Tied:
+class TiedField:
     """A field that would give a planned size, and the axes that would change with it.
 
     size: (tensor, axis, planned). axes: (tensor, axis, planned, size with this field).
@@ -60,28 +60,28 @@ class Unsolved:
     operators: str = ""
     follows: bool = False
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
-    tied: tuple[Tied, ...] = ()
+    tied: tuple[TiedField, ...] = ()
     refused: tuple[Fields, str] | None = None
     others: tuple[Unsolved, ...] = ()
     decided: Fields = field(default_factory=dict)
 
 
-def follows(trials: Trials, trial: Trial) -> bool:
+def follows(trials: ConfigTrials, trial: ConfigTrial) -> bool:
     """Whether the only differences are axes that the plan keeps."""
     return trial.read.keys() == trials.target.shapes.keys() and _leaves(trials, trial)
 
 
-def _leaves(trials: Trials, trial: Trial) -> bool:
+def _leaves(trials: ConfigTrials, trial: ConfigTrial) -> bool:
     """Whether the plan keeps all sizes that differ."""
     return all(trials.before[f] == trials.wanted[f] for f in trials.wrong(trial))
 
 
-def unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
+def unsolved(trials: ConfigTrials, proposals: Proposals, best: ConfigTrial) -> Unsolved:
     """Return the outcome of a search that found no config."""
     right_shapes = [t for t in trials.seen.values() if t.log is not None and t.read == trials.target.shapes]
     best = max([trials.of(best.values, logged=True), *right_shapes], key=trials.score)
     _even(trials, proposals, next(_plainest(trials, best)))
-    others: dict[frozenset[Feature], Trial] = {}
+    others: dict[frozenset[Feature], ConfigTrial] = {}
     for other in _plainest(trials, best):
         others.setdefault(frozenset(trials.wrong(other)), other)
         if len(others) > OTHERS:
@@ -90,7 +90,7 @@ def unsolved(trials: Trials, proposals: Proposals, best: Trial) -> Unsolved:
     return replace(first, others=tuple(further))
 
 
-def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
+def _missed(trials: ConfigTrials, proposals: Proposals, trial: ConfigTrial) -> Unsolved:
     """Return the differences of a config from the plan."""
     sizes = _sizes(trials, trial, trials.wrong(trial))
     names = tuple(sorted(trials.target.shapes.keys() ^ trial.read.keys()))
@@ -104,7 +104,7 @@ def _missed(trials: Trials, proposals: Proposals, trial: Trial) -> Unsolved:
     return Unsolved(config, fields, sizes, names, trial.failed, parts, following, leads, tied, refused)
 
 
-def _plainest(trials: Trials, best: Trial) -> Iterator[Trial]:
+def _plainest(trials: ConfigTrials, best: ConfigTrial) -> Iterator[ConfigTrial]:
     """Yield configs in which all differences can follow, or else only the best config.
 
     Those with the fewest differences come first. If the best config is none of these, fewer axes must follow
@@ -122,7 +122,7 @@ def _plainest(trials: Trials, best: Trial) -> Iterator[Trial]:
     yield from following
 
 
-def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
+def _left(trials: ConfigTrials, trial: ConfigTrial) -> tuple[bool, int, int]:
     """Return a rank for how much is left to follow.
 
     If all of it grows in a ratio that was asked for, few axes count before few changes. Otherwise a change
@@ -133,14 +133,14 @@ def _left(trials: Trials, trial: Trial) -> tuple[bool, int, int]:
     return (False, *counts) if wrong and not uneven else (True, *counts[::-1])
 
 
-def _uneven(trials: Trials, trial: Trial) -> set[Feature]:
+def _uneven(trials: ConfigTrials, trial: ConfigTrial) -> set[Feature]:
     """Return the axes left to follow that grow in no ratio that was asked for."""
     ratios = set(_asked(trials).values())
     pairs = ((f, trial.features[f], trials.wanted[f]) for f in trials.wrong(trial))
     return {f for f, there, n in pairs if not any(there * old == n * new for new, old in ratios)}
 
 
-def _even(trials: Trials, proposals: Proposals, trial: Trial) -> None:
+def _even(trials: ConfigTrials, proposals: Proposals, trial: ConfigTrial) -> None:
     """Try configs in which more fields grow in a ratio that was asked for.
 
     A size that is the difference of two fields grows in that ratio if both fields do.
@@ -155,13 +155,15 @@ def _even(trials: Trials, proposals: Proposals, trial: Trial) -> None:
         trials.propose({**trial.values, path: value}, trial)
 
 
-def _asked(trials: Trials) -> dict[Feature, tuple[int, int]]:
+def _asked(trials: ConfigTrials) -> dict[Feature, tuple[int, int]]:
     """Return the axes that the plan resizes: (planned, before)."""
     before = trials.source.features
     return {f: (n, before[f]) for f, n in trials.wanted.items() if before.get(f, n) != n}
 
 
-def leads_of(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature, tuple[Feature, ...]]:
+def leads_of(
+    trials: ConfigTrials, trial: ConfigTrial, wrong: set[Feature]
+) -> dict[Feature, tuple[Feature, ...]]:
     """Return, for every wrong axis, the right axes that change with it.
 
     Each changed field is tried with the other fields or alone, as the class accepts it. Fields that the class
@@ -182,7 +184,7 @@ def leads_of(trials: Trials, trial: Trial, wrong: set[Feature]) -> dict[Feature,
     return {axis: tuple(sorted(leads)) for axis, leads in leaders_of.items()}
 
 
-def _moved(trials: Trials, trial: Trial, paths: Sequence[Path]) -> set[Feature]:
+def _moved(trials: ConfigTrials, trial: ConfigTrial, paths: Sequence[Path]) -> set[Feature]:
     """Return the axes that some changed fields move: on top of the other fields, or else alone."""
     chosen = {p: v for p, v in trial.values.items() if p in paths}
     rest = {p: v for p, v in trial.values.items() if p not in paths}
@@ -198,7 +200,9 @@ def _moved(trials: Trials, trial: Trial, paths: Sequence[Path]) -> set[Feature]:
     return set()
 
 
-def _sizes(trials: Trials, trial: Trial, among: set[Feature]) -> tuple[tuple[str, int, int, int], ...]:
+def _sizes(
+    trials: ConfigTrials, trial: ConfigTrial, among: set[Feature]
+) -> tuple[tuple[str, int, int, int], ...]:
     return tuple(
         (name, axis, trials.wanted[name, axis], trial.features[name, axis])
         for name, axis in sorted(among)
@@ -206,7 +210,7 @@ def _sizes(trials: Trials, trial: Trial, among: set[Feature]) -> tuple[tuple[str
     )
 
 
-def _tied(trials: Trials, proposals: Proposals, trial: Trial) -> tuple[Tied, ...]:
+def _tied(trials: ConfigTrials, proposals: Proposals, trial: ConfigTrial) -> tuple[TiedField, ...]:
     """Return the fields that would correct wrong sizes, with the other axes that they alone would change."""
     wrong, tied = trials.wrong(trial), []
     for path, proposed in proposals.moving(trial):
@@ -218,10 +222,10 @@ def _tied(trials: Trials, proposals: Proposals, trial: Trial) -> tuple[Tied, ...
             determined = {f for other, values in others if other != path for f in values}
             axes = _sizes(trials, candidate, trials.wrong(candidate) - determined)
             size = (*feature, trials.wanted[feature])
-            tied.append(Tied(spelled(path), proposed[feature], size, axes))
+            tied.append(TiedField(spelled(path), proposed[feature], size, axes))
     return tuple(tied)
 
 
-def fields_of(trials: Trials, trial: Trial) -> Fields:
+def fields_of(trials: ConfigTrials, trial: ConfigTrial) -> Fields:
     """Return the fields of a config that differ from the source's."""
     return {spelled(path): (trials.value(path), new) for path, new in trial.values.items()}

@@ -1,6 +1,6 @@
 """Proposals for a config: each field is varied to see which numbers follow it.
 
-From `Trials` follow new values, the most telling ones first.
+From `ConfigTrials` follow new values, the most telling ones first.
 
 Sizes of stored tensors come first, then the operator log. The number of heads is not the size of a stored
 tensor, but that of a computed one. An eps is not a size at all.
@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 
 from growc.dialects.transformers.config.fields import Path, Values
 from growc.dialects.transformers.config.shapes import Feature
-from growc.dialects.transformers.config.trials import Trial, Trials
-from growc.dialects.transformers.log.entry import Entry, Log, rounded
+from growc.dialects.transformers.config.trials import ConfigTrial, ConfigTrials
+from growc.dialects.transformers.log.entry import Log, LogEntry, rounded
 from growc.resolve.config_fields import FIELDS, SCOPED
 
 SINGLE = 10
@@ -41,20 +41,20 @@ Place = TypeVar("Place", Feature, Slot)
 
 
 @dataclass(frozen=True)
-class Reading(Generic[Place]):
+class LoggedNumbers(Generic[Place]):
     """Numbers of one kind. of: those of a trial. wanted: those of the target. logged: they are in the log."""
 
-    of: Callable[[Trial], Mapping[Place, float]]
+    of: Callable[[ConfigTrial], Mapping[Place, float]]
     wanted: Mapping[Place, float]
     logged: bool = False
 
-    def wrong(self, trial: Trial) -> set[Place]:
+    def wrong(self, trial: ConfigTrial) -> set[Place]:
         """Return the places of wanted numbers that differ in a trial."""
         numbers = self.of(trial)
         return {place for place, n in self.wanted.items() if numbers.get(place, n) != n}
 
 
-def _logged(trials: Trials, numbers: Callable[[Entry], Iterable[float]]) -> Reading[Slot]:
+def _logged(trials: ConfigTrials, numbers: Callable[[LogEntry], Iterable[float]]) -> LoggedNumbers[Slot]:
     """Return the reading of logs: their length, and numbers of the operators that match the target."""
     target, known = trials.target.log, dict[str, dict[Slot, float]]()
 
@@ -64,17 +64,17 @@ def _logged(trials: Trials, numbers: Callable[[Entry], Iterable[float]]) -> Read
             readings |= {(k, j): n for j, n in enumerate(numbers(entry))}
         return readings
 
-    def of(trial: Trial) -> dict[Slot, float]:
+    def of(trial: ConfigTrial) -> dict[Slot, float]:
         if trial.log is None:
             return {}
         if trial.key not in known:
             known[trial.key] = read(trial.log)
         return known[trial.key]
 
-    return Reading(of, read(target), logged=True)
+    return LoggedNumbers(of, read(target), logged=True)
 
 
-def aligned(log: Log, target: Log) -> Iterator[tuple[int, Entry]]:
+def aligned(log: Log, target: Log) -> Iterator[tuple[int, LogEntry]]:
     """Yield the entries of a log that match the target except for numbers, with their target places."""
     log_keys, target_keys = ([(e.operator, e.kinds) for e in one.entries] for one in (log, target))
     if log_keys == target_keys:
@@ -87,13 +87,13 @@ def aligned(log: Log, target: Log) -> Iterator[tuple[int, Entry]]:
 class Proposals:
     """Derivation of field values from numbers of the program."""
 
-    def __init__(self, trials: Trials) -> None:
+    def __init__(self, trials: ConfigTrials) -> None:
         self.trials, self.logs = trials, LOGS
-        self.sizes = Reading[Feature](lambda trial: trial.features, trials.wanted)
+        self.sizes = LoggedNumbers[Feature](lambda trial: trial.features, trials.wanted)
         self.whole = _logged(trials, lambda entry: (*chain(*entry.shapes), *entry.whole))
         self.real = _logged(trials, lambda entry: map(rounded, entry.exact))
 
-    def of(self, trial: Trial) -> Iterator[Iterator[Values]]:
+    def of(self, trial: ConfigTrial) -> Iterator[Iterator[Values]]:
         """Yield new values in stages. In each, values together precede each value alone.
 
         Sizes suggest values first. If all sizes are right, the whole numbers of the log do. That log is the
@@ -127,7 +127,7 @@ class Proposals:
         followers = {p: self.moved(self.trials.start, self.sizes, p)[1] for p in self.trials.leaves}
         return {path: set(moved) for path, moved in followers.items() if moved}
 
-    def by_log(self, trial: Trial, reading: Reading[Slot]) -> Iterator[Iterator[Values]]:
+    def by_log(self, trial: ConfigTrial, reading: LoggedNumbers[Slot]) -> Iterator[Iterator[Values]]:
         """Yield stages of values for fields that no size follows, but numbers of the log.
 
         Usual fields come first.
@@ -141,7 +141,9 @@ class Proposals:
             moved = self.movers(trial, probe_values, lambda t: not wrong.items() <= reading.of(t).items())
             yield self.ranked(trial, reading, self.followed(trial, reading, moved))
 
-    def movers(self, trial: Trial, values: Values, moves: Callable[[Trial], bool]) -> Iterator[Path]:
+    def movers(
+        self, trial: ConfigTrial, values: Values, moves: Callable[[ConfigTrial], bool]
+    ) -> Iterator[Path]:
         """Yield the fields that move a log.
 
         All fields change in one build. Each half is then tried if the log moves.
@@ -158,7 +160,10 @@ class Proposals:
             yield from self.movers(trial, {path: values[path] for path in half}, moves)
 
     def ranked(
-        self, trial: Trial, reading: Reading[Place], moving: Iterable[tuple[Path, dict[Place, Any]]]
+        self,
+        trial: ConfigTrial,
+        reading: LoggedNumbers[Place],
+        moving: Iterable[tuple[Path, dict[Place, Any]]],
     ) -> Iterator[Values]:
         """Yield values of fields, together and alone. Values that give most wanted numbers come first."""
         wrong = reading.wrong(trial)
@@ -177,7 +182,7 @@ class Proposals:
             yield from self.with_lists({**trial.values, **{vote[0]: values[vote] for vote in together}})
 
     def against(
-        self, trial: Trial, reading: Reading[Place], path: Path, value: Any, places: set[Place]
+        self, trial: ConfigTrial, reading: LoggedNumbers[Place], path: Path, value: Any, places: set[Place]
     ) -> bool:
         """Whether an integer decreases while sizes grow. Such a number, a ratio, mostly stays as it is."""
         before = trial.values.get(path, self.trials.leaves[path])
@@ -185,7 +190,7 @@ class Proposals:
         grow = all(reading.wanted[place] > numbers[place] for place in places)
         return type(before) is int and value < before and grow
 
-    def moving(self, trial: Trial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
+    def moving(self, trial: ConfigTrial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
         """Return, for each field that sizes follow, the values that would give each of them as wanted.
 
         A field that moves only right sizes is omitted if other fields can correct all wrong ones.
@@ -196,7 +201,7 @@ class Proposals:
         return self.followed(trial, self.sizes, paths)
 
     def followed(
-        self, trial: Trial, reading: Reading[Place], paths: Iterable[Path]
+        self, trial: ConfigTrial, reading: LoggedNumbers[Place], paths: Iterable[Path]
     ) -> Iterator[tuple[Path, dict[Place, Any]]]:
         """Yield, for each field that numbers follow, the values that would give each of them as wanted."""
         for path in paths:
@@ -204,7 +209,7 @@ class Proposals:
             if (self.logs >= 0 or not reading.logged) and (proposed := self.following(trial, reading, path)):
                 yield path, proposed
 
-    def following(self, trial: Trial, reading: Reading[Place], path: Path) -> dict[Place, Any]:
+    def following(self, trial: ConfigTrial, reading: LoggedNumbers[Place], path: Path) -> dict[Place, Any]:
         """Return the values of one field that would give each number that follows it as wanted."""
         value = trial.values.get(path, self.trials.leaves[path])
         probe, moved = self.moved(trial, reading, path)
@@ -212,7 +217,7 @@ class Proposals:
         return {p: estimated for p, estimated in estimates.items() if estimated is not None}
 
     def moved(
-        self, trial: Trial, reading: Reading[Place], path: Path
+        self, trial: ConfigTrial, reading: LoggedNumbers[Place], path: Path
     ) -> tuple[Any, dict[Place, tuple[float, float]]]:
         """Return another value that the class accepts, and the (old, new) numbers that follow the field."""
         value = trial.values.get(path, self.trials.leaves[path])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from growc.dialects.transformers.config.near_misses import Tied, Unsolved
+from growc.dialects.transformers.config.near_misses import TiedField, Unsolved
 from growc.errors.diagnostic import Diagnostic
 
 Called = Callable[[str, int], Sequence[tuple[str, int]]]
@@ -104,12 +104,12 @@ def _repetition(repeated: Mapping[str, int], before: Mapping[str, tuple[int, ...
     return f"{note}: only a part of `{numbered[1]}` repeats, and the class adds whole layers"
 
 
-def _least_first(tied: Sequence[Tied], asked: PlannedSizes) -> list[Tied]:
+def _least_first(tied: Sequence[TiedField], asked: PlannedSizes) -> list[TiedField]:
     """Return fields, the one that changes the fewest other axes first."""
     return sorted(tied, key=lambda field: len(_statements(field.axes, asked, 0, 0)))
 
 
-def _proposals(found: Unsolved, asked: PlannedSizes) -> Iterator[tuple[Tied | None, list[str]]]:
+def _proposals(found: Unsolved, asked: PlannedSizes) -> Iterator[tuple[TiedField | None, list[str]]]:
     """Yield statements to add, each with the field that then gives a planned size.
 
     The field is None for statements that lead to the closest configs. An axis is resized through any of its

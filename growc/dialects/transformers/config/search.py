@@ -1,7 +1,7 @@
 """Search for the config that gives a class the planned sizes, by building the class, not by field names.
 
 The search takes the source's config, a `Target` (shapes, ties and operator log of the planned program), and a
-function that builds the class on meta. The result is `Solved`, or `Unsolved` with the obstacles.
+function that builds the class on meta. The result is `FittedConfig`, or `Unsolved` with the obstacles.
 
 Each size and each number of the log is an equation in the fields of the config. One build per field shows how
 the numbers follow it, and so which value would give the planned numbers (`Proposals`). Shapes are not enough.
@@ -14,8 +14,8 @@ sizes grow. Such a number is mostly a ratio, which stays as it is. Of all propos
 the config of least cost is continued. A config is an answer only if shapes, ties and the log are equal. If
 there is none, one may differ in branches that add nothing yet, because they end in zeros.
 
-A class may refuse a value alone. Then further values change with it (`Trials`): fields that the class fills
-itself, numbers that were equal, another number in proportion, or lists per layer.
+A class may refuse a value alone. Then further values change with it (`ConfigTrials`): fields that the class
+fills itself, numbers that were equal, another number in proportion, or lists per layer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from growc.dialects.transformers.config.near_misses import (
 )
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import Feature
-from growc.dialects.transformers.config.trials import Build, KnownSizes, Target, Trial, Trials
+from growc.dialects.transformers.config.trials import Build, ConfigTrial, ConfigTrials, KnownSizes, Target
 from growc.dialects.transformers.log.entry import Log, same_logs
 
 PATIENCE = 32
@@ -43,7 +43,7 @@ PATIENCE = 32
 
 
 @dataclass(frozen=True)
-class Solved:
+class FittedConfig:
     """A config with which the class is the planned program, apart from real literals.
 
     Weights compensate for these. log: the operator log of this class. leads: for resized axes of unread
@@ -62,23 +62,23 @@ def solve(
     build: Build,
     known: KnownSizes | None = None,
     decided: Values | None = None,
-) -> Solved | Unsolved:
+) -> FittedConfig | Unsolved:
     """Return the config of the planned program, with as few changes as possible.
 
     decided: fields with fixed values. known: earlier builds for targets with the same inputs; new ones are
     added.
     """
     known = KnownSizes() if known is None else known
-    trials = Trials(config, target, build, known, decided)
+    trials = ConfigTrials(config, target, build, known, decided)
     outcome = _searched(trials)
     if isinstance(outcome, Unsolved) and any(trial.refused for trial in trials.seen.values()):
-        paired = _searched(Trials(config, target, build, known, decided, paired=True))
-        outcome = paired if isinstance(paired, Solved) else outcome
+        paired = _searched(ConfigTrials(config, target, build, known, decided, paired=True))
+        outcome = paired if isinstance(paired, FittedConfig) else outcome
     if isinstance(outcome, Unsolved) and (fields := _fields_of_wrong_sizes(trials)):
-        by_layer = Trials(config, target, build, known, decided, by_layer=fields)
+        by_layer = ConfigTrials(config, target, build, known, decided, by_layer=fields)
         solved = _searched(by_layer) if by_layer.leaves.keys() > trials.leaves.keys() else outcome
-        outcome = solved if isinstance(solved, Solved) else outcome
-    if not decided or isinstance(outcome, Solved):
+        outcome = solved if isinstance(solved, FittedConfig) else outcome
+    if not decided or isinstance(outcome, FittedConfig):
         return outcome
     free = solve(config, target, build, known)
     if isinstance(free, Unsolved):
@@ -88,7 +88,7 @@ def solve(
     return replace(outcome, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
 
 
-def _fields_of_wrong_sizes(trials: Trials) -> list[Path]:
+def _fields_of_wrong_sizes(trials: ConfigTrials) -> list[Path]:
     """Return the fields that one planned size asks another value of than another does.
 
     Such a field would need a value for each layer.
@@ -102,7 +102,7 @@ def _fields_of_wrong_sizes(trials: Trials) -> list[Path]:
     return several
 
 
-def _searched(trials: Trials) -> Solved | Unsolved:
+def _searched(trials: ConfigTrials) -> FittedConfig | Unsolved:
     """Return the outcome of a search."""
     proposals = Proposals(trials)
     best = explored(trials, proposals)
@@ -115,7 +115,7 @@ def _searched(trials: Trials) -> Solved | Unsolved:
     return unsolved(trials, proposals, best)
 
 
-def explored(trials: Trials, proposals: Proposals) -> Trial:
+def explored(trials: ConfigTrials, proposals: Proposals) -> ConfigTrial:
     """Return the best trial that sizes and logs lead to.
 
     The best trial so far is continued, stage by stage.
@@ -142,7 +142,7 @@ def explored(trials: Trials, proposals: Proposals) -> Trial:
     return best
 
 
-def fewest(trials: Trials, best: Trial) -> Trial:
+def fewest(trials: ConfigTrials, best: ConfigTrial) -> ConfigTrial:
     """Return the same program from fewer changed fields.
 
     Lists that the class fills in the same way are dropped.
@@ -162,7 +162,7 @@ def fewest(trials: Trials, best: Trial) -> Trial:
 # ------------------------------------------------------------------------------------------- answers
 
 
-def _solved(trials: Trials, trial: Trial) -> Solved:
+def _solved(trials: ConfigTrials, trial: ConfigTrial) -> FittedConfig:
     """Return the config to write: the source's fields and the changed ones, if these are enough."""
     assert trial.log is not None, "what is the planned program has a log"
     full = changed(trials.config, trial.values)
@@ -173,10 +173,10 @@ def _solved(trials: Trials, trial: Trial) -> Solved:
     rebuilt = trials.built(short, logged=True)
     equal = rebuilt.log is not None and same_logs(trial.log, rebuilt.log) and rebuilt.shapes == trial.shapes
     config, log = (short, rebuilt.log) if rebuilt.log is not None and equal else (full, trial.log)
-    return Solved(config, fields_of(trials, trial), log, _unread(trials, trial))
+    return FittedConfig(config, fields_of(trials, trial), log, _unread(trials, trial))
 
 
-def _unread(trials: Trials, trial: Trial) -> dict[Feature, tuple[Feature, ...]]:
+def _unread(trials: ConfigTrials, trial: ConfigTrial) -> dict[Feature, tuple[Feature, ...]]:
     """Return, for unread axes that the class resizes, the axes that change with them."""
     before = trials.source.features
     free = {f for f, n in trial.features.items() if f[0] not in trial.read and before.get(f, n) != n}

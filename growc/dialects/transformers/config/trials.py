@@ -1,6 +1,6 @@
 """Trials of configs: each builds the class, and is scored by how much of the planned program it has.
 
-`Trials` takes the source's config, a `Target` and a build function. It builds each config once.
+`ConfigTrials` takes the source's config, a `Target` and a build function. It builds each config once.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ It bounds lists per layer.
 
 
 @dataclass(frozen=True)
-class Trial(Built):
+class ConfigTrial(Built):
     """A config with other values than the source's, and its build."""
 
     values: Values = field(default_factory=dict)
@@ -161,7 +161,7 @@ def _of_layers(entries: object, count: int, lineage: Sequence[int]) -> object | 
     return None
 
 
-class Trials:
+class ConfigTrials:
     """Configs with other values than the source's, built on demand.
 
     config: the config with all fields of the class.
@@ -195,8 +195,8 @@ class Trials:
             taken = own and self._tried({own[0]: scaled(self.leaves[path], 2)}, logged=False).shapes
             self.leaves |= {place: self.leaves[path] for place in own if taken and place not in self.leaves}
         self.wanted = target.features
-        self.seen: dict[str, Trial] = {}
-        self.proposed: list[Trial] = []
+        self.seen: dict[str, ConfigTrial] = {}
+        self.proposed: list[ConfigTrial] = []
         self.common: dict[str, float] = {}
         self.decided: Values = {}
         self.source = self.of({}, logged=False)
@@ -215,7 +215,7 @@ class Trials:
         """Return the source's value at a path, or None for a field that the config lacks."""
         return self.leaves[path] if path in self.leaves else value_at(self.config, path)
 
-    def propose(self, values: Values, origin: Trial) -> Trial:
+    def propose(self, values: Values, origin: ConfigTrial) -> ConfigTrial:
         """Try values that sizes or logs of another trial suggest.
 
         The log overlap of the trial, as long as it is unknown, is taken from its origin.
@@ -224,14 +224,14 @@ class Trials:
         self.common.setdefault(trial.key, self.overlap(origin))
         return trial
 
-    def of(self, values: Values, logged: bool | None = None) -> Trial:
+    def of(self, values: Values, logged: bool | None = None) -> ConfigTrial:
         """Return the trial of these values.
 
         logged: whether its log is recorded. None records it if the sizes are as wanted.
         """
         values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
         values |= self.decided
-        key = Trial(values=values).key
+        key = ConfigTrial(values=values).key
         trial = self.seen.get(key) or self._built(values, logged=False)
         needs_log = not self.wrong(trial) if logged is None else logged
         if needs_log and trial.log is None and not trial.failed:
@@ -239,18 +239,18 @@ class Trials:
         self.seen[key] = trial
         return trial
 
-    def _built(self, values: Values, logged: bool) -> Trial:
+    def _built(self, values: Values, logged: bool) -> ConfigTrial:
         trial = self._tried(values, logged)
         return (self._joined(trial, logged) or trial) if trial.failed else trial
 
-    def _tried(self, values: Values, logged: bool) -> Trial:
+    def _tried(self, values: Values, logged: bool) -> ConfigTrial:
         try:
             config = changed(self.config, values)
         except NoConfigError as error:  # a list may be shorter than in the source
-            return Trial(values=values, failed=said(error))
-        return Trial(values=values, **vars(self.built(config, logged)))
+            return ConfigTrial(values=values, failed=said(error))
+        return ConfigTrial(values=values, **vars(self.built(config, logged)))
 
-    def _joined(self, made: Trial, logged: bool) -> Trial | None:
+    def _joined(self, made: ConfigTrial, logged: bool) -> ConfigTrial | None:
         """Extend the new values if the class refuses them alone, or builds and does not run.
 
         Of the trials of one kind of extension, the one with most of the planned sizes is taken. If the class
@@ -265,7 +265,7 @@ class Trials:
                     return candidate
         return None
 
-    def _more(self, made: Trial) -> Iterator[Sequence[Values]]:
+    def _more(self, made: ConfigTrial) -> Iterator[Sequence[Values]]:
         """Yield kinds of values to change with the others, in this order.
 
         - Fields that the class fills itself.
@@ -396,13 +396,13 @@ class Trials:
                 self.known.completed[key] = complete(self.build(given), given)
         return self.known.completed[key]
 
-    def score(self, trial: Trial) -> float:
+    def score(self, trial: ConfigTrial) -> float:
         """Return how close a trial is: agreement of sizes, overlap of logs, and equality of ties."""
         if not trial.shapes:
             return -1.0
         return agreement(self.wanted, trial.features) + self.overlap(trial) + self.tied(trial)
 
-    def overlap(self, trial: Trial) -> float:
+    def overlap(self, trial: ConfigTrial) -> float:
         """Return the overlap of a trial's log with the planned one.
 
         Without a log, that of its origin counts.
@@ -411,21 +411,21 @@ class Trials:
             return 0.0 if trial.failed else self.common.get(trial.key, 0.0)
         return trial.log.overlap(self.target.log)
 
-    def tied(self, trial: Trial) -> bool:
+    def tied(self, trial: ConfigTrial) -> bool:
         """Whether a trial has the planned ties."""
         return among(trial.ties, trial.read) == self.target.ties
 
-    def solves(self, trial: Trial, zeros: frozenset[str] = frozenset()) -> bool:
+    def solves(self, trial: ConfigTrial, zeros: frozenset[str] = frozenset()) -> bool:
         """Whether a trial is the planned program apart from real literals, if `zeros` are zero."""
         if trial.log is None or trial.read != self.target.shapes or not self.tied(trial):
             return False
         return alike(pruned(self.target.log, zeros), pruned(trial.log, zeros)) is not None
 
-    def exact(self, trial: Trial) -> bool:
+    def exact(self, trial: ConfigTrial) -> bool:
         """Whether a trial is the planned program, including real literals."""
         return self.solves(trial) and trial.log is not None and same_logs(self.target.log, trial.log)
 
-    def wrong(self, trial: Trial) -> set[Feature]:
+    def wrong(self, trial: ConfigTrial) -> set[Feature]:
         """Return the planned sizes that differ in a trial."""
         return {f for f, n in self.wanted.items() if trial.features.get(f, n) != n}
 

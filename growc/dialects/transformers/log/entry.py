@@ -1,6 +1,6 @@
 """Entries of the operator log, and the log itself.
 
-An `Entry` is made from an operator of torch, its arguments and its results. A `Log` holds entries.
+An `LogEntry` is made from an operator of torch, its arguments and its results. A `Log` holds entries.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCALED = "_scaled_dot_product"
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """One operator: its name, shapes and dtypes of its results, and its whole and real literals in order.
 
     real: literals rounded for comparison. exact: the same literals unrounded.
@@ -55,9 +55,9 @@ class Entry:
     exact: tuple[float, ...] = field(default=(), compare=False)
 
     @property
-    def structure(self) -> Entry:
+    def structure(self) -> LogEntry:
         """The entry without its real literals."""
-        return Entry(self.operator, self.shapes, self.kinds, self.whole)
+        return LogEntry(self.operator, self.shapes, self.kinds, self.whole)
 
 
 Wire = str | tuple[int, int]
@@ -75,7 +75,7 @@ class Log:
     folded: the same log, in which everything computed from numbers alone is a constant.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
     wires: tuple[tuple[Wire, ...], ...] = ()
     folded: Log | None = field(default=None, compare=False, repr=False)
 
@@ -85,17 +85,17 @@ class Log:
         return frozenset(w for wires in self.wires for w in wires if isinstance(w, str) and not is_input(w))
 
     @cached_property
-    def counts(self) -> Counter[Entry]:
+    def counts(self) -> Counter[LogEntry]:
         """The number of occurrences of each entry."""
         return Counter(self.entries)
 
     @cached_property
-    def structure(self) -> tuple[tuple[Entry, ...], tuple[tuple[Wire, ...], ...]]:
+    def structure(self) -> tuple[tuple[LogEntry, ...], tuple[tuple[Wire, ...], ...]]:
         """The log without real literals."""
         return tuple(entry.structure for entry in self.entries), self.wires
 
     @cached_property
-    def structures(self) -> Counter[Entry]:
+    def structures(self) -> Counter[LogEntry]:
         """The number of occurrences of each entry without real literals."""
         return Counter(self.structure[0])
 
@@ -121,7 +121,7 @@ def is_input(wire: Wire) -> bool:
     return isinstance(wire, str) and wire.startswith((INPUT, UNKNOWN))
 
 
-def constant(tensor: Tensor) -> Entry:
+def constant(tensor: Tensor) -> LogEntry:
     """Return the entry of a constant that a module makes: its values, or only its shape if it has none.
 
     Integer and bool values count as structure.
@@ -129,7 +129,7 @@ def constant(tensor: Tensor) -> Entry:
     shapes, kinds = (tuple(tensor.shape),), (_kind(tensor),)
     actual = tensor.constant if isinstance(tensor, FakeTensor) else tensor
     if actual is None or actual.is_meta:
-        return Entry(CONSTANT, shapes, kinds)
+        return LogEntry(CONSTANT, shapes, kinds)
     with _disable_current_modes():
         detached = actual.detach()
         flat = (torch.view_as_real(detached.resolve_conj()) if detached.is_complex() else detached).flatten()
@@ -137,8 +137,8 @@ def constant(tensor: Tensor) -> Entry:
         if len(flat) > len(samples):
             samples.append(_sum_of(flat.to(torch.float64)))
     if not (tensor.is_floating_point() or tensor.is_complex()):
-        return Entry(CONSTANT, shapes, kinds, tuple(int(value) for value in samples))
-    return Entry(CONSTANT, shapes, kinds, (), tuple(map(rounded, samples)), tuple(samples))
+        return LogEntry(CONSTANT, shapes, kinds, tuple(int(value) for value in samples))
+    return LogEntry(CONSTANT, shapes, kinds, (), tuple(map(rounded, samples)), tuple(samples))
 
 
 def _sum_of(flat: Tensor) -> float:
@@ -176,15 +176,17 @@ def sizes_of(tensor: Tensor) -> tuple[str, ...]:
     return tuple(map(str, tensor.shape))
 
 
-def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], fixed: bool = False) -> Entry:
+def entry_of(
+    func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], fixed: bool = False
+) -> LogEntry:
     """Return the entry of a call. fixed: no other sizes occur, except for the rows of a batch."""
     shapes = tuple(tuple(map(_length, tensor.shape)) for tensor in made)
     kinds = tuple(map(_kind, made))
     if name in VIEWS:
-        return Entry(VIEW, shapes, kinds)
+        return LogEntry(VIEW, shapes, kinds)
     if name in PARTED:
         axis = args[2] if len(args) > 2 else kwargs.get("dim", 0)
-        return Entry(PARTED[0], shapes, kinds, (axis % len(shapes[0]),))
+        return LogEntry(PARTED[0], shapes, kinds, (axis % len(shapes[0]),))
     if fixed and name in POOLS:
         args, kwargs = _within(func, args, kwargs, made[0])
     if func in VARIANCES:
@@ -196,7 +198,7 @@ def entry_of(func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], f
         literals.append(args[0].shape[-1] ** -0.5)
     whole = tuple(int(value) for value in literals if not isinstance(value, float))
     real = tuple(value for value in literals if isinstance(value, float))
-    return Entry(name, shapes, kinds, whole, tuple(map(rounded, real)), real)
+    return LogEntry(name, shapes, kinds, whole, tuple(map(rounded, real)), real)
 
 
 def is_known(size: int | torch.SymInt) -> bool:
@@ -262,12 +264,12 @@ def _literals(func: Any, args: Any, kwargs: Any) -> Iterator[bool | int | float]
                 yield leaf
 
 
-Ordered = tuple[tuple[Entry, ...], tuple[tuple[Wire, ...], ...]]
+Ordered = tuple[tuple[LogEntry, ...], tuple[tuple[Wire, ...], ...]]
 """Entries, and the operands of each, with the results last."""
 
 
 def ordered(
-    entries: Sequence[Entry],
+    entries: Sequence[LogEntry],
     given: Sequence[Sequence[Wire]],
     results: Sequence[Wire],
     kept: Collection[int] = (),
@@ -279,7 +281,7 @@ def ordered(
     """
     places: dict[int, int] = {}
     number_of: dict[object, int] = {}
-    kept_entries: list[Entry] = []
+    kept_entries: list[LogEntry] = []
     wires: list[tuple[Wire, ...]] = []
     wanted = [wire[0] for wire in results if not isinstance(wire, str)]
 

@@ -33,8 +33,8 @@ from growc.dialects.transformers.log.entry import (
     UNKNOWN,
     VIEW,
     VIEWS,
-    Entry,
     Log,
+    LogEntry,
     Wire,
     constant,
     entry_of,
@@ -93,7 +93,7 @@ class Recorder(TorchDispatchMode):
     def __init__(self, fixed: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.fixed = fixed
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.wires: list[list[Wire]] = []
         self.wire: dict[Tensor, Wire] = {}
         self.known: dict[Wire, Tensor] = {}
@@ -117,7 +117,7 @@ class Recorder(TorchDispatchMode):
             self._learn([stand_in], [buffer])
         self.written.kept.update(state.values(), (stand_in for _, stand_in in computed))
 
-    def add(self, entry: Entry, given: Sequence[Wire], made: Sequence[Tensor]) -> None:
+    def add(self, entry: LogEntry, given: Sequence[Wire], made: Sequence[Tensor]) -> None:
         """Add one operator with its tensors."""
         self.wires.append(list(given))
         self.wire |= {tensor: (len(self.entries), place) for place, tensor in enumerate(made)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from growc.dialects.onnx.operators.table import OPERATORS
 from growc.dialects.torch.operators.table import STANDS_FOR
-from growc.dialects.transformers.log.entry import CONSTANT, SCALED, Entry, Wire
+from growc.dialects.transformers.log.entry import CONSTANT, SCALED, LogEntry, Wire
 
 
 def _standing(*treatments: str) -> set[str]:
@@ -62,7 +62,9 @@ class NoFactorError(Exception):
     """Two literals differ in a way that no factor on the results of their operator expresses."""
 
 
-def balances(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def balances(
+    planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]
+) -> list[Balance]:
     """Return the equations of one operator. Raises NoFactorError."""
     name, out = planned.operator, made[0]
     if not planned.kinds[0].startswith(REAL):
@@ -79,7 +81,7 @@ def balances(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence
     return none((*given, *made))
 
 
-def scales(entry: Entry) -> bool:
+def scales(entry: LogEntry) -> bool:
     """Whether an operator is homogeneous in its first operand. Padding is if it pads with zeros."""
     pads = entry.operator == "constant_pad_nd" and (entry.exact or entry.whole)[-1] != 0
     return entry.operator in SAME and not pads
@@ -101,12 +103,12 @@ def none(wires: Sequence[Wire]) -> list[Balance]:
     return [Balance({wire: 1.0}) for wire in wires]
 
 
-def _alike(planned: Entry, found: Entry) -> None:
+def _alike(planned: LogEntry, found: LogEntry) -> None:
     if planned.exact != found.exact:
         raise NoFactorError
 
 
-def _shift(planned: Entry, found: Entry) -> float:
+def _shift(planned: LogEntry, found: LogEntry) -> float:
     """Return the logarithm of the single factor between the literals of a class and the planned ones.
 
     Raises NoFactorError if there is no such factor.
@@ -128,14 +130,14 @@ def _norm(given: Sequence[Wire], out: Wire, shift: float) -> list[Balance]:
     return [Balance({given[0]: 1.0}, shift / 2), *gains]
 
 
-def _same(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def _same(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
     _alike(planned, found)
     if not scales(planned):
         return none((*given, *made))
     return [equal(given[0], wire) for wire in made] + none(given[1:])
 
 
-def _sum(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def _sum(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
     """Return the equations of a sum. With a literal such as eps, the factor is that of the literals."""
     operands = given[1:] if planned.operator == "where" else given
     if len(operands) > 1:
@@ -144,7 +146,9 @@ def _sum(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wir
     return [Balance({wire: 1.0}, _shift(planned, found)) for wire in (*operands, *made)]
 
 
-def _product(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def _product(
+    planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]
+) -> list[Balance]:
     """Return the equations of a product.
 
     Factors multiply, a bias has that of the product, literals are factors.
@@ -167,7 +171,7 @@ def _product(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence
     return [Balance(terms, -shift), *(equal(bias, out) for bias in biases)]
 
 
-def _power(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def _power(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
     _alike(planned, found)
     literals = (*planned.whole, *planned.exact)
     degree = POWERS.get(planned.operator) or (float(literals[0]) if len(literals) == 1 else 0.0)
@@ -176,7 +180,9 @@ def _power(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[W
     return [Balance({given[0]: degree, made[0]: -1.0})]
 
 
-def _variance(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def _variance(
+    planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]
+) -> list[Balance]:
     """Return the equations of a variance or standard deviation, and of the mean beside it."""
     degree = VARIANCES[planned.operator]
     factor = degree / 2 * _shift(planned, found)
@@ -186,11 +192,11 @@ def _variance(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequenc
     ]
 
 
-def _filled(planned: Entry, found: Entry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def _filled(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
     return [Balance({made[0]: 1.0}, _shift(planned, found)), *none(given)]
 
 
-Rule = Callable[[Entry, Entry, Sequence[Wire], Sequence[Wire]], list[Balance]]
+Rule = Callable[[LogEntry, LogEntry, Sequence[Wire], Sequence[Wire]], list[Balance]]
 RULES: dict[str, Rule] = {
     name: rule
     for names, rule in (

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from growc.dialects.transformers.log.entry import Entry, Log, Ordered, Wire, ordered
+from growc.dialects.transformers.log.entry import Log, LogEntry, Ordered, Wire, ordered
 from growc.dialects.transformers.log.scale_rules import FACTORS, REAL, SUMS, parted, scales
 
 ADDING = ("add", "sub")
@@ -44,7 +44,7 @@ def _awake(log: Log, zeros: Collection[str]) -> Ordered:
     return ordered(log.entries, wires, results, [n for n in range(len(log.entries)) if n not in read])
 
 
-def _is_zero(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wire]) -> bool:
+def _is_zero(log: Log, entry: LogEntry, given: Sequence[Wire], zero: Collection[Wire]) -> bool:
     """Whether all results of an operator are zero."""
     if not given or not all(map(math.isfinite, _numbers(log, entry, given))):
         return False
@@ -58,13 +58,13 @@ def _is_zero(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wir
     return name in FACTORS and zeros
 
 
-def _numbers(log: Log, entry: Entry, given: Sequence[Wire]) -> list[float]:
+def _numbers(log: Log, entry: LogEntry, given: Sequence[Wire]) -> list[float]:
     """Return the literals of an operator, and of the operators that make its operands."""
     literals = (log.entries[wire[0]].exact for wire in given if not isinstance(wire, str))
     return [*entry.exact, *(number for numbers in literals for number in numbers)]
 
 
-def _other(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wire]) -> Wire | None:
+def _other(log: Log, entry: LogEntry, given: Sequence[Wire], zero: Collection[Wire]) -> Wire | None:
     """Return the operand that a sum equals because the other one is zero, or None."""
     if entry.operator not in ADDING or len(given) != 2 or entry.exact or entry.whole not in ((), (1,)):
         return None
@@ -74,7 +74,7 @@ def _other(log: Log, entry: Entry, given: Sequence[Wire], zero: Collection[Wire]
     return right if entry.operator == "add" and left in zero and _as_made(log, right, entry) else None
 
 
-def _as_made(log: Log, wire: Wire, entry: Entry) -> bool:
+def _as_made(log: Log, wire: Wire, entry: LogEntry) -> bool:
     """Whether a tensor has the shape and dtype of an operator's result."""
     if isinstance(wire, str):
         return False
