@@ -7,7 +7,7 @@ True
 
 Ten floors; imports run downwards only (tests/soundness/test_floors.py).
 
-10 what a user calls: api, budgets, distinct, history, unchanged, cli, editor, render, reports
+10 what a user calls: api, budgets, file_roles, history, source_changes, cli, editor, render, reports
  9 formats and files: formats, checkpoint, modules, training, files
  8 verification: verification, measurement
  7 dialects: dialects
@@ -24,7 +24,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from growc.errors.shown import rendered_in
+from growc.errors.display import rendered_in
 from growc.version import __version__
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from growc.system.limits import limits as limits
     from growc.training.param_groups import param_groups as param_groups
 
-rendered_in[:] = ["growc.render.shown"]
+rendered_in[:] = ["growc.render.result_lines"]
 
 __all__ = [
     "Applied",

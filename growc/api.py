@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from growc.budgets.settle import settled
 from growc.errors.arguments import checked_arguments, joined
-from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
+from growc.errors.display import Shown
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress
 from growc.errors.regular_files import irregular, require_path
-from growc.errors.shown import Shown
+from growc.errors.short_repr import brief
 from growc.errors.source import SourceText
 from growc.files.hub import local, no_model
 from growc.formats.compiler import CompileOptions, compiled, has_config, is_module
@@ -322,9 +322,9 @@ def apply_file(
 
     Raises GrowError; then no file has appeared at `out`.
     """
-    from growc.checkpoint.files.homes import described_in
+    from growc.checkpoint.files.config_folders import described_in
     from growc.dialects.transformers.named_class import class_named
-    from growc.distinct import require_own_parts
+    from growc.file_roles import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, require_name
     from growc.formats.model_card import repository_in
     from growc.formats.protocol import form_of
@@ -335,9 +335,9 @@ def apply_file(
     from growc.render.card import card_of, options_of
     from growc.render.progress import in_python
     from growc.reports.calibration import calibrated
+    from growc.source_changes import identities, unchanged
     from growc.system.origins import reference_of
     from growc.system.workshop import draft_folder
-    from growc.unchanged import identities, unchanged
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
     from growc.version import __version__
 
@@ -516,10 +516,10 @@ def verify(
         from growc.modules.grow import verify
 
         return verify(cast("nn.Module", source), cast("nn.Module", result), inputs)
-    from growc.distinct import NamedPath, model_parts
+    from growc.file_roles import NamedPath, model_parts
     from growc.formats.protocol import form_of
     from growc.render.progress import in_python
-    from growc.unchanged import unchanged
+    from growc.source_changes import unchanged
 
     with in_python(progress) as advance:
         before, after = local(source, advance), local(result, advance)

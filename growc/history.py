@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc import api
-from growc.distinct import NamedPath, model_parts, require_distinct
 from growc.errors.arguments import checked_arguments
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress
 from growc.errors.regular_files import require_path
+from growc.file_roles import NamedPath, model_parts, require_distinct
 from growc.files.commit import default_output, guard, record_path, require_name
 from growc.files.hub import local, no_model
 from growc.formats.compiler import is_module

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from growc.algebra.space import Size, Space
+from growc.errors.display import Shown
 from growc.errors.progress import Progress, quiet
-from growc.errors.shown import Shown
 from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
 from growc.passes.layers.layer_runs import ResultLayer
 

@@ -97,7 +97,7 @@ def test_no_module_imports_a_second_copy(name):
 
 @pytest.mark.parametrize("command", ["inspect", "apply"])
 def test_a_folder_without_torch_is_refused_with_what_to_install(command, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("growc.formats.installed.find_spec", lambda name: None)
+    monkeypatch.setattr("growc.formats.required_libraries.find_spec", lambda name: None)
     recipe = ["-e", "widen ffn to 8 with zero fill"] if command == "apply" else []
     assert main([command, *recipe, str(tmp_path)]) == 3
     assert "install `growc[torch]`" in capsys.readouterr().err

@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 import growc
 from growc.cli.main import main
 from growc.errors.diagnostic import GrowError
-from growc.errors.shown import Shown, lines_of
+from growc.errors.display import Shown, lines_of
 
 WIDEN = "widen hidden to 128 with neighbor copy"
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 
 Size = tuple[int, ...]
 """One dimension: its value at every sample point. Equal sizes are equal at all of them."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from growc.budgets.budgeted import Budgeted, SizeChoice
-from growc.budgets.coupled import OUTSIDE
+from growc.budgets.coupled_axes import OUTSIDE
 from growc.budgets.knobs import BudgetAxis, deeper, wider
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import GrowError

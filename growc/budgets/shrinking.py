@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from growc.budgets.budgeted import Budgeted, SizeChoice
-from growc.budgets.coupled import coupled
+from growc.budgets.coupled_axes import coupled
 from growc.budgets.knobs import BudgetAxis, Lost, depth, scored, width
+from growc.budgets.measure_choices import MeasuredCost, measured
 from growc.budgets.planning import Planning
 from growc.budgets.search import NEAR, Axis, Candidate, Search
-from growc.budgets.tried import MeasuredCost, measured
 from growc.errors.diagnostic import GrowError
 from growc.errors.progress import quiet
 from growc.recipe import syntax_tree as ast

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from growc.checkpoint.check.run import Loaded
-from growc.checkpoint.classes.holder import single
+from growc.checkpoint.classes.held_model import single
 from growc.checkpoint.classes.in_memory import ModuleInMemory
 from growc.checkpoint.classes.model import held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, held_result

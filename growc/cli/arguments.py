@@ -10,8 +10,8 @@ from typing import NoReturn
 
 from growc.cli.command import Command
 from growc.cli.commands import COMMANDS
-from growc.cli.given import pairs
 from growc.cli.output import COLORS
+from growc.cli.shared_arguments import pairs
 from growc.errors.diagnostic import nearest, wrong
 from growc.files.reference import Reference, is_reference
 from growc.system.limits import LIMITS

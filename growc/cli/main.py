@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from growc.cli import several
+from growc.cli import multi_process
 from growc.cli.arguments import read_arguments
 from growc.cli.commands import COMMANDS
 from growc.cli.output import OutputSettings, output_settings, report
@@ -54,7 +54,7 @@ def _run(given: Sequence[str], voice: OutputSettings) -> int:
             options = read_arguments(given)
             voice.take(options)
             with limits(**options.limits), class_named(getattr(options, "model_class", None)):
-                status = several.run(COMMANDS[options.command].run, options, given)
+                status = multi_process.run(COMMANDS[options.command].run, options, given)
             with last_words():
                 sys.stdout.flush()
             return status

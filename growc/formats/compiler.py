@@ -15,7 +15,7 @@ from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
 from growc.files.hub import local, no_model
-from growc.formats.installed import require_torch
+from growc.formats.required_libraries import require_torch
 from growc.recipe.syntax_tree import Undecided, Upcycle
 from growc.resolve.bound import Resolved
 from growc.system.ranks import ALONE, Ranks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from growc.checkpoint.files.pieces import is_distributed
 from growc.errors.diagnostic import wrong
-from growc.formats.installed import require_torch
+from growc.formats.required_libraries import require_torch
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:

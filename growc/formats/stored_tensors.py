@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.formats.installed import require_torch
+from growc.formats.required_libraries import require_torch
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -16,7 +16,7 @@ import numpy as np
 from growc.algebra.indexmap import Array, Bools, Ints
 from growc.algebra.space import Size
 from growc.algebra.unit_ranges import UnitRange
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 from growc.ir.notation import Line, Operand
 from growc.ir.traits import JOIN, WRITE, Trait
 from growc.ir.walk import walk

@@ -11,7 +11,7 @@ import numpy as np
 from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Bools, Floats, IndexMap, Ints
 from growc.algebra.space import Size, Space, find, plus, times
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 from growc.errors.source import Span
 from growc.ir.graph import Node
 from growc.recipe.fills import Entries, FillRule

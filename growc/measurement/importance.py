@@ -21,7 +21,7 @@ import numpy as np
 from growc.dialects.onnx.files.probes import ProbedTensor, probed
 from growc.dialects.onnx.files.signature import read_signature
 from growc.errors.progress import Progress
-from growc.measurement.observed import probes_of
+from growc.measurement.probes import probes_of
 from growc.measurement.shared import Subject, SumCase, Sums
 from growc.plans.scores import Scores, cache_path, fingerprint, read_scores, write_scores
 from growc.recipe.expression import evaluate

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from growc.errors.diagnostic import GrowError
 from growc.measurement.given_scores import few, given_layers, given_tables
 from growc.measurement.importance import calibration
-from growc.measurement.observed import layer_scores, tables_of, turns
+from growc.measurement.probes import layer_scores, tables_of, turns
 from growc.passes.ranking.unit_scores import MeasuredScores, counterparts
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.ranking_rules import RANKINGS

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats, IndexMap, Ints
-from growc.errors.brief import brief
-from growc.errors.shown import Shown
+from growc.errors.display import Shown
+from growc.errors.short_repr import brief
 from growc.ir.graph import FLOATING, Node
 from growc.resolve.bound import Decision
 

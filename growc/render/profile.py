@@ -17,7 +17,7 @@ from growc.render.terminal import outcome_data
 from growc.render.text import many, short, table
 
 if TYPE_CHECKING:
-    from growc.measurement.observed import LayerScore
+    from growc.measurement.probes import LayerScore
     from growc.reports.layer_profile import LayerTrial, Profile
 
 BAR = 16

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
+from growc.errors.display import colored
 from growc.errors.printable import printable
-from growc.errors.shown import colored
 
 
 def on_terminal(line: str) -> str:

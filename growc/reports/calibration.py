@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.dialects.onnx.files.signature import read_signature
-from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
+from growc.errors.display import Shown
 from growc.errors.progress import Progress
-from growc.errors.shown import Shown
+from growc.errors.short_repr import brief
 from growc.measurement.importance import calibration
 from growc.measurement.prediction import Loss, Prediction, find_prediction
 from growc.measurement.shared import Runnable, Subject, lasting

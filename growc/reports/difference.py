@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from growc.errors.arguments import checked_arguments
-from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
+from growc.errors.display import Shown
 from growc.errors.json_data import Json, texts
 from growc.errors.progress import Progress, quiet
-from growc.errors.shown import Shown
+from growc.errors.short_repr import brief
 from growc.formats.compiler import compiled
 from growc.formats.protocol import form_of
 from growc.formats.provenance import recipe_of, replayable

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from growc.algebra.space import Size, Space, find, plus
 from growc.errors.arguments import checked_arguments
-from growc.errors.brief import brief
 from growc.errors.diagnostic import wrong
-from growc.errors.shown import Shown
+from growc.errors.display import Shown
+from growc.errors.short_repr import brief
 from growc.formats.compiler import compiled
 from growc.ir.graph import Value
 from growc.passes.axes.queries import AxisQueries

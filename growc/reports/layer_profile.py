@@ -17,11 +17,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
+from growc.errors.display import Shown
 from growc.errors.json_data import Json, items, record, whole
 from growc.errors.progress import Progress
-from growc.errors.shown import Shown
+from growc.errors.short_repr import brief
 from growc.measurement.layer_losses import made
 from growc.measurement.prediction import Loss
 from growc.measurement.shared import Runnable, Subject
@@ -31,7 +31,7 @@ from growc.reports.calibration import CalibratedSource, Outcome, lasting_referen
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
-    from growc.measurement.observed import LayerScore
+    from growc.measurement.probes import LayerScore
     from growc.passes.compilation import Analysis
 
 

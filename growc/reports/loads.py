@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from growc.errors.diagnostic import wrong
 
 if TYPE_CHECKING:
+    from growc.checkpoint.classes.config_only import ConfigOnly
     from growc.checkpoint.classes.new_tensors import GrownWeights
     from growc.checkpoint.classes.on_disk import CheckpointOnDisk
-    from growc.checkpoint.classes.outlined import ConfigOnly
     from growc.checkpoint.files.shares import ProcessShare
     from growc.passes.compilation import Result
 

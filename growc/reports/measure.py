@@ -14,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from growc.errors.arguments import checked_arguments
-from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.display import Shown
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
-from growc.errors.shown import Shown
+from growc.errors.short_repr import brief
 from growc.files.hub import local
 from growc.formats.compiler import analysed, lowered, opened
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
-    from growc.measurement.observed import LayerScore
+    from growc.measurement.probes import LayerScore
     from growc.reports.layer_profile import Profile
 
 
@@ -78,9 +78,9 @@ def measurement(
     """The result of `measure`, with scores of layers and their branches, and the speed. ranks: the processes
     that run the cases.
     """
-    from growc.distinct import NamedPath, model_parts, require_distinct
+    from growc.file_roles import NamedPath, model_parts, require_distinct
     from growc.measurement import importance
-    from growc.measurement.observed import layer_scores, named_scores
+    from growc.measurement.probes import layer_scores, named_scores
     from growc.plans.scores import cache_path, require
 
     place, scores_file = local(model, progress), None if out is None else Path(out)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from growc.algebra.indexmap import Array
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 
 HUGE = 1e30
 """Numbers of at least this size stand for infinity (a mask's minimum): only their place and sign count."""

@@ -12,7 +12,7 @@ import numpy as np
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.files.load import loadable
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.system.postponed import postponed
+from growc.system.delayed_imports import postponed
 
 with postponed("onnxruntime"):
     import onnxruntime

@@ -15,9 +15,9 @@ from types import MappingProxyType
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.files.signature import Input, read_signature
-from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.shown import Shown
+from growc.errors.display import Shown
+from growc.errors.short_repr import brief
 from growc.plans.unitmaps import InputMap, NumberMap, OutputMap
 from growc.verification.difference import OutputReport as OutputReport
 from growc.verification.difference import closeness, incomparable, worst

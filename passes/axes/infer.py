@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from growc.algebra.space import Reason, Space, address, choose, find, freeze, leaves, product, sum_of, unify
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.notation import Line, Operand, Term, labels
 from growc.ir.traits import SIZES

@@ -21,7 +21,7 @@ from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Value
 from growc.ir.lowered_statement import SpaceRequest, Stage
 from growc.passes.compilation import Stored
-from growc.passes.finish.probing import Probe, standing_for
+from growc.passes.finish.step_effects import Probe, standing_for
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.solving.solution import Solution
 from growc.plans.plan import Alike, AxisStep

@@ -21,15 +21,15 @@ from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 from growc.passes.dataflow.post_dominators import PostDominators
 from growc.passes.dataflow.reachability import data_values, depths, learned_activations, users
-from growc.passes.layers.handed_on import handed_on
-from growc.passes.layers.in_front import in_front
+from growc.passes.layers.carried_values import handed_on
 from growc.passes.layers.layer_kinds import kinds_of
+from growc.passes.layers.layer_prefix import in_front
 from growc.passes.layers.layer_runs import Layer, Layers, Run
 from growc.passes.layers.layer_tables import find_rows
 from growc.passes.layers.listed_outputs import listed
 from growc.passes.layers.repetition import Repetition, repetitions
 from growc.passes.layers.residual_branches import UNTOUCHED, Bypass, Streams, elements
-from growc.passes.new_layers.settling import widens
+from growc.passes.new_layers.propagate_facts import widens
 
 
 @dataclass(eq=False)

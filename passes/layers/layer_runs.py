@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from growc.algebra.draws import Draws
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 from growc.ir.graph import Node, Value, Weight
 from growc.passes.dataflow.trace_rows import RowPlace
 from growc.plans.plan import Gap, Summary

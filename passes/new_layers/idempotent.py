@@ -21,7 +21,7 @@ from growc.algebra.indexmap import Array
 from growc.ir.graph import Node, Value
 from growc.ir.notation import Line, Term, keeps_zero
 from growc.passes.axes.infer import Axes
-from growc.passes.new_layers.settled import Grid, content, numbers
+from growc.passes.new_layers.element_facts import Grid, content, numbers
 
 LONG = 64
 """The largest number of nodes in a condition."""

@@ -31,12 +31,12 @@ from growc.passes.dataflow.images import has_pole
 from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Run, RunHistory
 from growc.passes.layers.residual_branches import shape_of
 from growc.passes.new_layers.drawn_layers import DrawnLayers
-from growc.passes.new_layers.finite_elsewhere import RangesInPlace, motions
+from growc.passes.new_layers.element_facts import ElementFacts, numbers
+from growc.passes.new_layers.finite_in_place import RangesInPlace, motions
 from growc.passes.new_layers.idempotent import Find, finder
-from growc.passes.new_layers.settled import ElementFacts, numbers
-from growc.passes.new_layers.settling import SETTLING, settles, steps_for, through
+from growc.passes.new_layers.propagate_facts import SETTLING, settles, steps_for, through
+from growc.passes.raising.cancelling_operations import not_undone, taken_back
 from growc.passes.raising.norms import find_norms
-from growc.passes.raising.undone import not_undone, taken_back
 from growc.passes.solving.build_constraints import carriers_of
 
 KEEPS_ZERO = frozenset({"mean", "sum", "extreme", "lookup", "divide", "remainder"})

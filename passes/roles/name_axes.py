@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from growc.algebra.space import Space, atoms_of, factors, find, segments
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 from growc.ir.graph import Node, Value
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.queries import AxisQueries

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from growc.algebra.space import Space, atoms_of
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 from growc.ir.graph import Node, Value
 from growc.ir.traits import SIZES
 from growc.passes.axes.queries import AxisQueries

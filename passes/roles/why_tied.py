@@ -15,7 +15,7 @@ from growc.ir.notation import labels
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import Tie
 from growc.passes.roles.name_axes import RoleAxis
-from growc.system.postponed import postponed
+from growc.system.delayed_imports import postponed
 
 with postponed("networkx"):
     import networkx as nx

@@ -16,8 +16,8 @@ from growc.algebra.space import Space, find
 from growc.ir.graph import Node, Value
 from growc.ir.traits import SAME
 from growc.passes.axes.queries import through_casts
-from growc.passes.new_layers.settled import FORMATS, REAL
-from growc.passes.new_layers.settling import widens
+from growc.passes.new_layers.element_facts import FORMATS, REAL
+from growc.passes.new_layers.propagate_facts import widens
 from growc.passes.solving.constraints import Link, Links, Var
 from growc.passes.solving.solution import Solution
 from growc.plans.plan import Gap

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import growc
-from growc.dialects.transformers.asked_fields import asking
+from growc.dialects.transformers.missing_fields import asking
 
 IDS = torch.randint(3, 40, (2, 7), generator=torch.Generator().manual_seed(1))
 SIZES = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}

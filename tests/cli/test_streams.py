@@ -79,7 +79,7 @@ def test_a_command_imports_what_it_uses(tmp_path, command):
 def test_a_postponed_module_is_imported_when_it_is_read():
     said = """
 import sys
-from growc.system.postponed import postponed
+from growc.system.delayed_imports import postponed
 with postponed("json", "csv"):
     import json
     import csv

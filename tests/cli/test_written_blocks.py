@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from growc.dialects.onnx.files.save import Digested
-from growc.plans.behind import PIECES, UNSYNCED, ToDisk
+from growc.plans.background_writes import PIECES, UNSYNCED, ToDisk
 from growc.plans.rows import BLOCK, Rows, end_to_end, stored
 
 

@@ -20,8 +20,8 @@ from growc.errors.progress import quiet
 from growc.formats.compiler import analysed
 from growc.measurement.importance import measure
 from growc.measurement.layer_losses import LossOf, layer_losses
-from growc.measurement.observed import activations, tables_of, turns
 from growc.measurement.prediction import Loss
+from growc.measurement.probes import activations, tables_of, turns
 from growc.passes.compilation import Analysis
 from growc.passes.finish.interface import Ports
 from growc.passes.ranking.unit_scores import scored

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from growc.checkpoint.check.run import Loaded, load
+from growc.checkpoint.files.config_folders import described_in, home_of
 from growc.checkpoint.files.directory import Checkpoint, config_of
-from growc.checkpoint.files.homes import described_in, home_of
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import example_inputs, real_inputs, without_cache
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from growc.checkpoint.classes.dependent_axes import following
-from growc.checkpoint.classes.holder import ClassWeights
+from growc.checkpoint.classes.held_model import ClassWeights
 from growc.checkpoint.classes.in_memory import ModuleInMemory
 from growc.checkpoint.classes.kept_axes import kept, one_less
 from growc.checkpoint.classes.model import ClassModel, held_model
@@ -37,8 +37,8 @@ from growc.dialects.transformers.log.compensation import Compensation, compensat
 from growc.dialects.transformers.log.entry import Log, alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import pruned
-from growc.errors.brief import brief
 from growc.errors.diagnostic import GrowError
+from growc.errors.short_repr import brief
 from growc.errors.source import SourceText as Text
 from growc.passes.axes.single_heads import inner_heads
 from growc.passes.compilation import Kept, Result
@@ -69,7 +69,7 @@ class HeldModel(ClassModel):
     def hold(self, c: Result) -> Result:
         """The compilation with a config of the class. Raises GrowError (G309, G318, G319) if none fits."""
         if any(weight.upcycled for weight in c.graph.weights):
-            from growc.checkpoint.mixtures.hold import hold_mixture
+            from growc.checkpoint.mixtures.named_mixture import hold_mixture
 
             return hold_mixture(c)
         return hold(c)

@@ -12,11 +12,11 @@ from typing import Any, Self
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from growc.checkpoint.classes.holder import ClassWeights, single
+from growc.checkpoint.classes.config_only import ConfigOnly
+from growc.checkpoint.classes.held_model import ClassWeights, single
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
-from growc.checkpoint.classes.outlined import ConfigOnly
+from growc.checkpoint.files.config_folders import home_of
 from growc.checkpoint.files.directory import CONFIG, weight_files
-from growc.checkpoint.files.homes import home_of
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.torch.capture.example_inputs import example_inputs as guessed
 from growc.dialects.torch.capture.example_inputs import without_cache
@@ -28,9 +28,9 @@ from growc.dialects.torch.operators.arrays import to_torch
 from growc.dialects.transformers.config.fields import Path, Values, complete, path_of, value_at
 from growc.dialects.transformers.config.trials import KnownSizes
 from growc.dialects.transformers.first_step import first_step
-from growc.errors.brief import brief
 from growc.errors.diagnostic import nearest, wrong
 from growc.errors.json_data import Json
+from growc.errors.short_repr import brief
 from growc.passes.compilation import Source
 from growc.verification.feeds import named_arrays
 

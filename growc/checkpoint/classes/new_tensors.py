@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.holder import ClassWeights, first_names
+from growc.checkpoint.classes.config_only import ConfigOnly
+from growc.checkpoint.classes.held_model import ClassWeights, first_names
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
-from growc.checkpoint.classes.outlined import ConfigOnly
 from growc.checkpoint.files.key_mapping import in_file
 from growc.checkpoint.files.lora import AdapterGrowth, adapters_of, grow_adapter
 from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from growc.plans.plan import Gap
 
 if TYPE_CHECKING:
-    from growc.checkpoint.classes.holder import ClassWeights
+    from growc.checkpoint.classes.held_model import ClassWeights
     from growc.checkpoint.classes.new_tensors import GrownWeights
 
 REMEDY = "give inputs for which the class reads it (`--inputs`, in Python `example_inputs`)"

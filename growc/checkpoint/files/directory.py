@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from growc.algebra.indexmap import Array
+from growc.checkpoint.files.config_folders import home_of
 from growc.checkpoint.files.distributed import Distributed
-from growc.checkpoint.files.homes import home_of
 from growc.checkpoint.files.pieces import ENDING, METADATA, KeyPath, is_distributed
 from growc.checkpoint.files.safetensors_file import NARROW, Readable, read_header, unreadable
 from growc.checkpoint.files.torch_tensors import read_pickle

@@ -17,7 +17,7 @@ from typing import Self
 from growc.checkpoint.files.directory import INDEX, WEIGHTS
 from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry, make_header
 from growc.errors.diagnostic import wrong
-from growc.plans.behind import BackgroundWrites
+from growc.plans.background_writes import BackgroundWrites
 from growc.plans.rows import Rows, content
 
 SHARD_SIZE = 50 * 10**9

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from growc.checkpoint.classes.holder import first_names
+from growc.checkpoint.classes.config_only import ConfigOnly
+from growc.checkpoint.classes.held_model import first_names
 from growc.checkpoint.classes.model import ClassModel, held_model
-from growc.checkpoint.classes.outlined import ConfigOnly
-from growc.checkpoint.mixtures.placing import (
+from growc.checkpoint.mixtures.place_tensors import (
     EXPERT,
     INNER,
     Kinds,
@@ -28,7 +28,7 @@ from growc.checkpoint.mixtures.placing import (
     computes_the_same,
     places,
 )
-from growc.checkpoint.mixtures.placing import MixtureTensor as Held
+from growc.checkpoint.mixtures.place_tensors import MixtureTensor as Held
 from growc.checkpoint.mixtures.region import Region
 from growc.checkpoint.mixtures.same_graph import Matching
 from growc.dialects.transformers.classes import build

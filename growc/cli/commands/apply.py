@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import (
+from growc.cli.output import say, say_json, waiting
+from growc.cli.shared_arguments import (
     WITH_RECIPE,
     decided,
     model_of,
@@ -17,7 +18,6 @@ from growc.cli.given import (
     take_recipe,
     take_workers,
 )
-from growc.cli.output import say, say_json, waiting
 
 
 def arguments(parser: ArgumentParser) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from growc.cli.command import Command
-from growc.cli.given import read, statements, take_json
 from growc.cli.output import say, say_json
+from growc.cli.shared_arguments import read, statements, take_json
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 
 

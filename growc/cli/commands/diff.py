@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import local_model, take_home, take_json
 from growc.cli.output import say, say_json, waiting
+from growc.cli.shared_arguments import local_model, take_home, take_json
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Show the differences; return 1 if there are any, as `diff` does."""
-    from growc.checkpoint.files.homes import described_in
+    from growc.checkpoint.files.config_folders import described_in
     from growc.files.hub import no_model
     from growc.render.difference import difference_data, difference_lines
     from growc.reports.difference import diff

@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from growc.cli.command import Command
-from growc.cli.given import local_model
 from growc.cli.output import say
+from growc.cli.shared_arguments import local_model
 from growc.errors.diagnostic import explain, wrong
 from growc.errors.source import SourceText
 

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import read
+from growc.cli.shared_arguments import read
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.printable import printable
 

@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import captured_with, take_captured_with, take_home, take_out
 from growc.cli.output import say
+from growc.cli.shared_arguments import captured_with, take_captured_with, take_home, take_out
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write a starter recipe."""
-    from growc.checkpoint.files.homes import described_in
+    from growc.checkpoint.files.config_folders import described_in
     from growc.files.new_file import require_new, write_file
     from growc.render.starter import init
 

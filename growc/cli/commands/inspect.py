@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import captured_with, local_model, take_captured_with, take_json
 from growc.cli.output import say, say_json
+from growc.cli.shared_arguments import captured_with, local_model, take_captured_with, take_json
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -22,7 +22,7 @@ def run(options: Namespace) -> int:
     from growc.api import inspect
     from growc.render.flops import flops_data
     from growc.render.inspection import inspect_data
-    from growc.render.shown import inspected
+    from growc.render.result_lines import inspected
     from growc.reports.flops import count
 
     model = local_model(options.model)

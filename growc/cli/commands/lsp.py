@@ -8,8 +8,8 @@ from argparse import ArgumentParser, Namespace
 from importlib.util import find_spec
 
 from growc.cli.command import Command
+from growc.cli.multi_process import INTERRUPTED
 from growc.cli.process import end_at_once
-from growc.cli.several import INTERRUPTED
 from growc.errors.diagnostic import wrong
 
 

@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import local_model, take_json, take_out, take_workers
 from growc.cli.output import say, say_json, waiting
+from growc.cli.shared_arguments import local_model, take_json, take_out, take_workers
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
 

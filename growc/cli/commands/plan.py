@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
-from growc.cli.given import (
+from growc.cli.output import say, say_json, waiting
+from growc.cli.shared_arguments import (
     WITH_RECIPE,
     captured_with,
     decided,
@@ -18,7 +19,6 @@ from growc.cli.given import (
     take_home,
     take_recipe,
 )
-from growc.cli.output import say, say_json, waiting
 from growc.errors.diagnostic import GrowError, nearest, wrong
 from growc.errors.json_data import Json
 
@@ -57,7 +57,7 @@ def run(options: Namespace) -> int:
     """Show the plan."""
     from growc import api
     from growc.budgets.settle import settled
-    from growc.checkpoint.files.homes import described_in
+    from growc.checkpoint.files.config_folders import described_in
     from growc.plans.plan_to_json import to_json
     from growc.render.flops import change_line, flops_data
     from growc.render.loads import load_line, loads_data

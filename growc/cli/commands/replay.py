@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
-from growc.cli.given import local_model, pairs, take_json, take_out
 from growc.cli.output import say, say_json, waiting
+from growc.cli.shared_arguments import local_model, pairs, take_json, take_out
 from growc.errors.json_data import Json
 
 if TYPE_CHECKING:

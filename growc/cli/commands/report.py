@@ -6,7 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import (
+from growc.cli.output import say, say_json, waiting
+from growc.cli.shared_arguments import (
     WITH_RECIPE,
     captured_with,
     decided,
@@ -18,7 +19,6 @@ from growc.cli.given import (
     take_out,
     take_recipe,
 )
-from growc.cli.output import say, say_json, waiting
 from growc.errors.printable import size_of
 
 
@@ -35,8 +35,8 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write the page, and report the recipe's problems."""
-    from growc.checkpoint.files.homes import described_in
-    from growc.distinct import NamedPath, model_parts, require_distinct
+    from growc.checkpoint.files.config_folders import described_in
+    from growc.file_roles import NamedPath, model_parts, require_distinct
     from growc.files.commit import require_name, require_replaceable
     from growc.files.hub import no_model
     from growc.files.new_file import put_file

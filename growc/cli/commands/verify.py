@@ -7,8 +7,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.given import local_model, take_home, take_json
 from growc.cli.output import say, say_json, waiting
+from growc.cli.shared_arguments import local_model, take_home, take_json
 from growc.errors.diagnostic import Diagnostic, GrowError, error_object
 
 
@@ -26,7 +26,7 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Compare two models."""
     from growc.api import verify
-    from growc.checkpoint.files.homes import described_in
+    from growc.checkpoint.files.config_folders import described_in
     from growc.files.hub import no_model
     from growc.render.terminal import verification_data, verification_lines
     from growc.verification.judge import refutation

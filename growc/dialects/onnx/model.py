@@ -33,8 +33,8 @@ from growc.dialects.onnx.shapes.merging import behind
 from growc.dialects.onnx.shapes.sample_points import settle
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
-from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.short_repr import brief
 from growc.errors.source import Span
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Line, Operand

@@ -23,8 +23,8 @@ from growc.dialects.torch.lowering.lower import Read, lower
 from growc.dialects.torch.lowering.onnx_file import LoweredFile
 from growc.dialects.torch.programs.load import load
 from growc.dialects.torch.tested_versions import untested
-from growc.errors.brief import brief
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.short_repr import brief
 from growc.passes.compilation import Source
 from growc.passes.edits import Mixture
 from growc.passes.finish.assembled import Assembled

@@ -18,7 +18,7 @@ from growc.algebra.space import Space, find
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import scoring_of
 from growc.measurement.importance import calibration
-from growc.measurement.observed import LayerScore, layer_scores
+from growc.measurement.probes import LayerScore, layer_scores
 from growc.passes.compilation import Result
 from growc.passes.ranking.magnitude import Magnitudes
 from growc.passes.ranking.rankings import Rankings

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.files.following import reach
+from growc.dialects.onnx.files.data_flow import reach
 from growc.dialects.onnx.operators.table import backward, has, treatment_of
 from growc.ir.traits import JOIN, REPEAT, SAME, SIZES, SUM, TAKE, TURN, VIEW
 from growc.ir.walk import walk

@@ -20,7 +20,7 @@ from growc.dialects.onnx.files.references import INLINE_LIMIT
 from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
-from growc.plans.behind import BackgroundWrites, ToDisk
+from growc.plans.background_writes import BackgroundWrites, ToDisk
 from growc.plans.rows import content, end_to_end
 
 EXTERNAL_ABOVE = 2_000_000_000
@@ -86,7 +86,7 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 class Digested:
-    """A file that is written, and digested beside that, a few blocks behind (growc.plans.behind)."""
+    """A file that is written, and digested a few blocks later (growc.plans.background_writes)."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.digest, self.size = path, hashlib.sha256(), 0

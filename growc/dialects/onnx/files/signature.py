@@ -27,7 +27,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.state_pairs import GROWING, Carry, moving_values, state_pairs
 from growc.dialects.onnx.files.bodies import with_bodies_inlined
-from growc.dialects.onnx.files.following import (
+from growc.dialects.onnx.files.data_flow import (
     alone,
     compares,
     elementwise,

@@ -20,7 +20,7 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.operators.infer_types import Type, results
 from growc.dialects.onnx.origins import node_of
-from growc.errors.brief import brief
+from growc.errors.short_repr import brief
 from growc.ir.graph import Node
 
 IN_SCHEMAS = {

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from growc.dialects.transformers.asked_fields import asking
 from growc.dialects.transformers.config.fields import (
     NoConfigError,
     Path,
@@ -44,6 +43,7 @@ from growc.dialects.transformers.config.shapes import (
 from growc.dialects.transformers.log.entry import Log, alike, same_logs
 from growc.dialects.transformers.log.record import operator_log
 from growc.dialects.transformers.log.zero_branches import pruned
+from growc.dialects.transformers.missing_fields import asking
 from growc.errors.diagnostic import Attempt
 
 

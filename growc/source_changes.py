@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from growc.distinct import NamedPath
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.file_roles import NamedPath
 from growc.system.workshop import remove_own_folders
 
 Identity = tuple[int, ...] | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from growc.api import Applied
-from growc.errors.shown import lines_of
+from growc.errors.display import lines_of
 from growc.passes.compilation import Analysis
 from growc.plans.plan import Certificate, Plan
 from growc.render.certificate import certificate_lines

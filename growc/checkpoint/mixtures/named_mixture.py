@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.holder import ClassWeights
+from growc.checkpoint.classes.held_model import ClassWeights
 from growc.checkpoint.classes.model import held_model
 from growc.checkpoint.classes.new_tensors import GrownWeights, H, HeldResult
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
@@ -21,7 +21,7 @@ from growc.checkpoint.files.lora import adapters_of
 from growc.checkpoint.files.quiet import quiet
 from growc.checkpoint.files.safetensors_file import DTYPES
 from growc.checkpoint.mixtures.fit import Fit
-from growc.checkpoint.mixtures.placing import MixtureTensor
+from growc.checkpoint.mixtures.place_tensors import MixtureTensor
 from growc.dialects.transformers.named_class import named_class
 from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.ir.graph import Upcycled

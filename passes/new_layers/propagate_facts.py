@@ -12,8 +12,17 @@ from dataclasses import replace
 from growc.ir.graph import Clamp, Node, Value
 from growc.ir.notation import FACTORS
 from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, TURN, VIEW, WHOLE
+from growc.passes.new_layers.element_facts import (
+    FORMATS,
+    REAL,
+    ElementFacts,
+    Grid,
+    content,
+    holds,
+    lies,
+    number,
+)
 from growc.passes.new_layers.idempotent import Again, Find
-from growc.passes.new_layers.settled import FORMATS, REAL, ElementFacts, Grid, content, holds, lies, number
 
 SETTLING = (VIEW, TURN, SAME, WHOLE, QUANTISE, DEQUANTISE)
 """Traits of operators that may leave every element unchanged."""
