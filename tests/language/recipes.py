@@ -44,7 +44,7 @@ expressions = st.recursive(
     lambda inner: st.one_of(
         st.builds(ex.Neg, inner),
         st.builds(ex.Binary, st.sampled_from("+-*/"), inner, inner),
-        st.builds(ex.Call, st.sampled_from(["min", "max"]), inner, inner),
+        st.builds(ex.MinMax, st.sampled_from(["min", "max"]), inner, inner),
     ),
     max_leaves=12,
 )

@@ -128,7 +128,7 @@ def test_an_interrupted_profile_is_kept_and_goes_on_where_it_stopped(
     model, data = stack(tmp_path / "m.onnx", 0.3, 0.1, 0.2, vocab=10), inputs(tmp_path / "data.npz")
     tried, calls = profiling.tried, []
 
-    def counted(*arguments: Any) -> profiling.Trial:
+    def counted(*arguments: Any) -> profiling.LayerTrial:
         calls.append(arguments)
         if len(calls) == 4:
             raise KeyboardInterrupt
