@@ -6,6 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 MODEL := examples/models/tiny-gpt.onnx
 WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
+unexport PYTHONDONTWRITEBYTECODE # every process that a test starts would compile growc again
 
 .PHONY: site demo examples plans test check zoo starters coverage agreement budgets cov soak cluster hostile faults fuzz editor corpus libraries pages pythons oldest bench models fmt clean
 

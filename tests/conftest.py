@@ -14,6 +14,7 @@ from types import FrameType
 from zlib import crc32
 
 import pytest
+import slow
 from full_runs import heed_interrupts
 from hypothesis import HealthCheck, settings
 from models import Models, digest
@@ -57,11 +58,20 @@ Golden = Callable[[Path, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+    parser.addoption(
+        "--record-slow", action="store_true", help="write the slow cases of this run to slow.json"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--record-slow") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(slow.Recorder())
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test marked `sampled(n)`, the first and about one of n run; the others are `soak`."""
+    """Mark `soak`: slow cases, and cases of a test marked `sampled(n)` but the first and about one of n."""
+    slow.mark(items)
     seen: set[str] = set()
     for item in items:
         sampled = item.get_closest_marker("sampled")

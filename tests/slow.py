@@ -1,0 +1,54 @@
+"""Slow cases: `make test` runs one of each file, `make soak` the others.
+
+tests/slow.json has the seconds of every case that took long when all ran last; `pytest --record-slow` renews
+the entries of the cases that it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).with_name("slow.json")
+SLOW = 3.0
+"""Seconds from which on a case is slow."""
+
+
+def left_out(known: Mapping[str, float]) -> set[str]:
+    """The slow cases that only `make soak` runs: of each file all but the quickest.
+
+    known: seconds by case.
+    """
+    by_file: dict[str, list[str]] = defaultdict(list)
+    for case in sorted(known, key=lambda case: (known[case], case)):
+        by_file[case.partition("::")[0]].append(case)
+    return {case for cases in by_file.values() for case in cases[1:]}
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Mark those cases `soak`."""
+    known = json.loads(FILE.read_text(encoding="utf-8"))
+    leaving = left_out(known)
+    for item in items:
+        if item.nodeid in leaving:
+            item.add_marker(pytest.mark.soak)
+
+
+class Recorder:
+    """A plugin that adds up the seconds of each case, and writes the slow ones down at the end."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        known = json.loads(FILE.read_text(encoding="utf-8"))
+        kept = {case: seconds for case, seconds in known.items() if case not in self.seconds}
+        slow = {case: round(seconds, 1) for case, seconds in self.seconds.items() if seconds >= SLOW}
+        FILE.write_text(json.dumps(dict(sorted((kept | slow).items())), indent=0) + "\n", encoding="utf-8")
