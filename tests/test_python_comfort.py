@@ -16,6 +16,7 @@ import growc
 from growc.cli.main import main
 from growc.errors.diagnostic import GrowError
 from growc.errors.display import Shown, lines_of
+from growc.render.progress import progress
 
 WIDEN = "widen hidden to 128 with neighbor copy"
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -137,3 +138,11 @@ growc.apply("widen ffn to 400 with cyclic copy", {str(TINY)!r}, "out.onnx")
 def test_numbers_are_parameters_too():
     plan = growc.plan("let n = 1\nwiden hidden to n with neighbor copy", TINY, {"n": 128})
     assert plan.axes["hidden"].after == (128,)
+
+
+def test_a_stage_of_many_weights_has_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(verbose=True) as show:
+        for phrase in ("planning", "writing a.weight", "writing b.weight", "fetching model.safetensors"):
+            show(phrase, 0, 2)
+    stages = [line.rpartition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert stages == ["planning", "writing the weights", "fetching the weights"]

@@ -74,7 +74,8 @@ class _Stages:
 
     def show(self, phrase: str, done: int, total: int) -> None:
         """Show the current step."""
-        stage = f"{BYTES}the weights" if phrase.startswith(BYTES) else phrase
+        counted = next(filter(phrase.startswith, BYTES), None)
+        stage = phrase if counted is None else f"{counted}the weights"
         if stage != self.stage:
             self.close()
             self.stage, self.start = stage, perf_counter()
