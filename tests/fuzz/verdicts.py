@@ -13,6 +13,7 @@ from random_models import random_model
 from random_recipes import random_recipe
 
 from growc import api
+from growc.budgets.settle import settled
 from growc.dialects.onnx.emit import emitted
 from growc.dialects.onnx.files.save import save
 from growc.errors.diagnostic import Attempt, GrowError
@@ -80,7 +81,7 @@ def judged(model: Path, text: str, cases: Sequence[Feeds]) -> Verdict:
     if not _finite(_run(model, True, cases)):
         return Verdict("ill", "an output is not finite")
     with Attempt() as attempt:  # any other exception is what is looked for
-        compilation = api.compile(api.recipe(text), model)
+        compilation = api.compile(settled(api.reading_of(text, {}), {}, model), model)
         target = written(compilation, model.with_name("grown"))
     if isinstance(attempt.error, GrowError):
         first = attempt.error.diagnostics[0]
