@@ -169,7 +169,7 @@ def wider(trials: StatementTrials, axis: ast.AxisRef, said: Said, multiples: int
     )
     step = next(fitting, 0)
     if not step:
-        trials.lowered(said(axis, size_said(axis, before, Fraction(2))))  # raises the reason
+        _refuse(trials, said(axis, size_said(axis, before, Fraction(2))), axis)
     levels = range(parts, TIMES * parts + 1, step or parts)
     fitting_levels = tuple(k for k in levels if _suits(before, k, parts, multiples))
     share = Fraction(fitting_levels[1], parts) if len(fitting_levels) > 1 else Fraction(2)
@@ -193,10 +193,17 @@ def _step(trials: StatementTrials, axis: ast.AxisRef, said: Said, before: Sequen
     for step in (n for n in range(1, parts + 1) if parts % n == 0):
         if step < parts and trials.fits(said(axis, size_said(axis, before, Fraction(parts - step, parts)))):
             return step
-    trials.lowered(
-        said(axis, size_said(axis, before, Fraction(max(1, parts // 2), parts)))
-    )  # raises the reason
+    _refuse(trials, said(axis, size_said(axis, before, Fraction(max(1, parts // 2), parts))), axis)
     return parts
+
+
+def _refuse(trials: StatementTrials, statement: ast.Statement, axis: ast.AxisRef) -> None:
+    """Raise the reason why the model cannot follow a statement; other axes may still meet the budget."""
+    try:
+        trials.lowered(statement)
+    except GrowError as error:
+        note = f"no size in proportion to today's fits: without `{axis.name}` the budget may be met"
+        raise GrowError(*(replace(d, notes=(*d.notes, note)) for d in error.diagnostics)) from error
 
 
 def _atoms(

@@ -123,6 +123,15 @@ def test_a_budget_out_of_reach_names_the_smallest_sizes():
     assert "with ffn 1" in error.value.diagnostics[0].notes[0]
 
 
+def test_an_axis_that_cannot_shrink_is_named_and_left_out_as_the_note_says():
+    heads = "subclone heads to kv_heads by magnitude"
+    over = f"{heads}\nsubclone to parameters <= 3 * parameters / 4 over"
+    with pytest.raises(growc.GrowError, match="cannot share") as refused:
+        growc.plan(f"{over} heads, ffn by magnitude", MODELS / "tiny-llama.onnx")
+    assert "without `heads` the budget may be met" in refused.value.diagnostics[0].notes[-1]
+    growc.plan(f"{over} ffn by magnitude", MODELS / "tiny-llama.onnx")
+
+
 def test_multiples_hold_and_the_neighbours_are_shown():
     plan = growc.plan(f"{HALF} over hidden, ffn by magnitude multiples of 32", TINY)
     found = plan.decided[0]

@@ -11,7 +11,7 @@ from later_recipes import later_recipe
 from random_models import random_model
 from verdicts import BAD, feeds_of, judged
 
-HERE, LATER = range(12), range(3_000)
+HERE, LATER = range(24, 48), range(3_000)
 
 
 def kinds_of(seeds: range, folder: Path) -> Counter[str]:
