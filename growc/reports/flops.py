@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,7 +214,7 @@ def grown(
     return None if None in sizes else tuple(size for size in sizes if size is not None)
 
 
-@cache  # few sizes are in many values
+@lru_cache(maxsize=4096)  # few sizes are in many values
 def _grown(now: Size, before: Size, after: Size) -> Size | None:
     added = {b - a for a, b in zip(before, after, strict=True)}
     if len(added) == 1:

@@ -66,8 +66,9 @@ def judged(kind: str, seed: int, given: Stock) -> Case:
         arguments = KINDS[kind].make(random.Random(f"{kind} {seed}"), given, Path(folder))
         stream = io.StringIO()
         start = time.monotonic()
-        signal.setitimer(signal.ITIMER_PROF, KINDS[kind].seconds)  # of the processor: the machine may be busy
-        signal.alarm(BUSY * KINDS[kind].seconds)
+        limit = KINDS[kind].seconds
+        signal.setitimer(signal.ITIMER_PROF, limit)  # of the processor: the machine may be busy
+        signal.alarm(BUSY * limit)
         with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
             status = main(arguments)
         signal.alarm(0)
@@ -111,10 +112,8 @@ def _forked(kind: str, seeds: Sequence[int], given: Stock) -> tuple[list[Case], 
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        return (
-            cases,
-            f"takes over {KINDS[kind].seconds} s" if number in TIMERS else f"dies of signal {number}",
-        )
+        timed_out = f"takes over {KINDS[kind].seconds} s"
+        return cases, timed_out if number in TIMERS else f"dies of signal {number}"
     return cases, "" if not status else f"ends the process with {status >> 8}"
 
 

@@ -1,6 +1,6 @@
 """Entries of the operator log, and the log itself.
 
-An `LogEntry` is made from an operator of torch, its arguments and its results. A `Log` holds entries.
+A `LogEntry` is made from an operator of torch, its arguments and its results. A `Log` holds entries.
 """
 
 from __future__ import annotations
