@@ -49,6 +49,11 @@ def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) ->
         return stored(np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after))
     if not plan.changed:
         return as_rows(source)
+    if stays_zero(plan):
+        shape = plan.after or (1,)
+        return Rows(
+            shape[0], shape[1:], source.dtype, lambda rows: np.zeros((len(rows), *shape[1:]), source.dtype)
+        )
     if plan.normed is not None:
         rows = stored(_normed(plan.normed, read))
     else:
@@ -162,7 +167,7 @@ def stays_zero(plan: WeightPlan) -> bool:
     rule = (
         plan.literal is not None or plan.normed is not None or plan.shift or any(s.next for s in plan.steps)
     )
-    return plan.zero and not rule and not any((leaf.filler == ONE).any() for leaf in leaves)
+    return plan.zero and not plan.new and not rule and not any((leaf.filler == ONE).any() for leaf in leaves)
 
 
 def draws(step: AxisStep) -> bool:

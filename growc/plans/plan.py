@@ -180,12 +180,13 @@ class Layout:
         if self.step is None:
             return (self.kind, *(p.signature for p in self.parts))
         s, n = self.step, self.step.noise
-        arrays = (s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes(), s.std, s.around_mean)
+        arrays = (s.before, s.index.tobytes(), s.weight.tobytes(), s.filler.tobytes(), s.std, s.around_mean)
         within = () if s.within is None else s.within.signature
         if n is None:
             return (*arrays, *within, s.key, s.block, s.factors)
         balance = b"" if n.balance is None else n.balance.tobytes()
-        return (*arrays, *within, s.key, s.block, s.factors, n.key, n.scale, n.rows.tobytes(), balance)
+        noise = (n.key, n.scale, n.rows.tobytes(), n.groups.tobytes(), balance)
+        return (*arrays, *within, s.key, s.block, s.factors, *noise)
 
     def as_map(self) -> IndexMap:
         """The index map of the whole axis. Rows that are no copy are junk or zero."""

@@ -11,17 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 
 from growc.dialects.onnx.files.check import check_model
 from growc.dialects.onnx.files.load import write_inline
 from growc.dialects.onnx.files.references import INLINE_LIMIT
+from growc.dialects.onnx.files.repeats import repeats
 from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
 from growc.plans.background_writes import BackgroundWrites, ToDisk
-from growc.plans.rows import content, end_to_end
+from growc.plans.rows import Rows, content, end_to_end, stored
 
 EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did: a protobuf ends at 2 GiB."""
@@ -86,10 +88,13 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 class Digested:
-    """A file that is written, and digested a few blocks later (growc.plans.background_writes)."""
+    """A file that is written, and digested a few blocks later (growc.plans.background_writes).
+
+    size: the bytes given so far. readable: of these, the bytes that the file has.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.digest, self.size = path, hashlib.sha256(), 0
+        self.path, self.digest, self.size, self.readable = path, hashlib.sha256(), 0, 0
         self.written, self.digested, self.settled = BackgroundWrites(), BackgroundWrites(), ToDisk()
 
     def __enter__(self) -> Self:
@@ -118,6 +123,7 @@ class Digested:
         size = content.nbytes
         while content:
             content = content[self.file.write(content) :]
+        self.readable += size
         self.settled.wrote(self.file.fileno(), size)
 
 
@@ -126,7 +132,7 @@ def _write_data(
 ) -> tuple[dict[str, tuple[int, int]], Path]:
     """Write tensors one after the other; return the place of each, and the file, named by its digest.
 
-    The digest is of the tensors alone.
+    The digest is of the tensors alone. A tensor with the bytes of an earlier one is read from the file.
     """
     places: dict[str, tuple[int, int]] = {}
     end = 0
@@ -134,7 +140,17 @@ def _write_data(
         start = end + -end % ALIGNMENT
         end = start + tensor.nbytes
         places[key] = start, tensor.nbytes
-    parts = ((key, beside_blocks(tensor), partial(rows_of, tensor)) for key, tensor in tensors.items())
+    earlier = repeats(tensors)
+
+    def rows(key: str) -> Rows:
+        tensor = tensors[key]
+        start, length = places[earlier.get(key, key)]
+        if start + length > file.readable:
+            return rows_of(tensor)
+        kind, shape = tensor.dtype.numpy(), tuple(tensor.shape.numpy())
+        return stored(np.memmap(draft, kind, "r", start, shape))
+
+    parts = ((key, beside_blocks(tensor), partial(rows, key)) for key, tensor in tensors.items())
     with Digested(draft) as file:
         for key, block in end_to_end(parts):
             file.fill(places[key][0])
