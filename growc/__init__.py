@@ -22,6 +22,7 @@ Ten floors; imports run downwards only (tests/soundness/test_floors.py).
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from growc.errors.display import rendered_in
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from growc.resolve.builder import Recipe as Recipe
     from growc.system.limits import limits as limits
     from growc.training.param_groups import param_groups as param_groups
+
+_HERE = Path(__file__).parent
+if not (_HERE / "passes").is_dir():  # in the source tree, grammar/, passes/ and examples/ stand beside growc/
+    __path__.append(str(_HERE.parent))
 
 rendered_in[:] = ["growc.render.result_lines"]
 

@@ -109,6 +109,22 @@ def test_types_are_shipped():
     assert (ROOT / "growc/py.typed").read_bytes() == b""
 
 
+def test_the_source_tree_is_a_package_where_nothing_maps_it() -> None:
+    """Python in the clone's folder finds `growc/` there before any installed growc, and its sibling folders."""
+    code = "\n".join(
+        (
+            "import sys",
+            "sys.meta_path = [f for f in sys.meta_path if 'editable' not in f.__module__]",
+            "import growc, growc.grammar.reader, growc.passes.runner",
+            "assert growc.recipes()",
+            "print(growc.__file__, growc.passes.__path__[0])",
+        )
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(ROOT / "growc/__init__.py"), str(ROOT / "passes")]
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the tree."""
