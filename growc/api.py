@@ -15,7 +15,6 @@ from growc.errors.display import Shown
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress
 from growc.errors.regular_files import irregular, require_path
-from growc.errors.short_repr import brief
 from growc.errors.source import SourceText
 from growc.files.hub import local, no_model
 from growc.formats.compiler import CompileOptions, compiled, has_config, is_module
@@ -55,8 +54,6 @@ class Applied(Shown):
     notes on the model's other files.
     """
 
-    __repr__ = brief
-
     plan: Plan
     written: Path
     verification: Verification | None
@@ -65,6 +62,11 @@ class Applied(Shown):
     calibration: Outcome | None = None
     uncalibrated: str = ""
     remarks: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """The path of the result, the claim, and what was measured."""
+        measured = "not verified" if self.verification is None else repr(self.verification)
+        return f"<Applied: {self.written}, {self.plan.certificate!r}, {measured}>"
 
 
 def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:

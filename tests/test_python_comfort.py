@@ -67,6 +67,15 @@ def test_a_notebook_shows_the_same_text_and_no_markup_of_a_model(tmp_path, kind)
     assert unescape(re.sub(r"</?(span|pre)[^>]*>", "", page)) == str(result)
 
 
+def test_a_notebook_unfolds_what_the_text_leaves_out() -> None:
+    """A notebook has no option `--all`."""
+    result = growc.plan("widen ffn to 2 * ffn with tail copy", TINY)
+    assert "more (--all)" in str(result)
+    shown, unfolded = result._repr_html_().split("<details>")
+    assert "--all" not in shown + unfolded
+    assert shown.count("makes ffn") < unfolded.count("makes ffn") == 8
+
+
 def test_names_are_no_markup(tmp_path):
     path = tmp_path / f"{HOSTILE.replace('/', '')}.onnx"
     save(path, STREAM)

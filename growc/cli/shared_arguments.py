@@ -54,6 +54,11 @@ def take_json(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help=JSON)
 
 
+def take_all(parser: ArgumentParser) -> None:
+    """Add the option for lists at full length."""
+    parser.add_argument("--all", action="store_true", help="list every weight")
+
+
 def take_out(parser: ArgumentParser, told: str, *, name: str = "OUT", default: Path | None = None) -> None:
     """Add the option for the result's path."""
     parser.add_argument("-o", "--output", dest="out", type=Path, default=default, metavar=name, help=told)

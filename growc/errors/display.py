@@ -26,6 +26,9 @@ INKS = (
 )
 """Starts of lines with their colours on a terminal and on a page, light or dark; the first match is used."""
 
+HINT = " (--all)"
+"""The end of a line that says how many lines are left out: the command line's option for these."""
+
 rendered_in: list[str] = []
 """The modules that define how results are shown; they register functions with `lines_of`."""
 
@@ -36,6 +39,12 @@ def lines_of(result: object) -> Iterable[str]:
     return [repr(result)]
 
 
+@singledispatch
+def all_lines_of(result: object) -> Iterable[str]:
+    """A result as lines of text, with those that `lines_of` leaves out; none if it leaves out none."""
+    return []
+
+
 class Shown:
     """A result for people: shown as text, and in a notebook."""
 
@@ -44,15 +53,28 @@ class Shown:
         return "\n".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        """The result for a notebook. Names from models and files are escaped."""
-        lines = "\n".join(map(_marked, _lines(self)))
-        return f'<pre style="white-space:pre;overflow-x:auto">{lines}</pre>'
+        """The result for a notebook; lines that the text leaves out can be unfolded.
+
+        Names from models and files are escaped.
+        """
+        lines = list(_lines(self))
+        page = _block(line.removesuffix(HINT) for line in lines)
+        if not any(line.endswith(HINT) for line in lines):
+            return page
+        whole = _block(map(printable, all_lines_of(self)))
+        return f"{page}<details><summary>All lines</summary>{whole}</details>"
 
 
 def _lines(result: object) -> Iterable[str]:
     for module in rendered_in:
         import_module(module)
     return map(printable, lines_of(result))
+
+
+def _block(lines: Iterable[str]) -> str:
+    """Lines as HTML."""
+    text = "\n".join(map(_marked, lines))
+    return f'<pre style="white-space:pre;overflow-x:auto">{text}</pre>'
 
 
 def colored(line: str, ink: Callable[[str, str, str], str], plain: Callable[[str], str] = str) -> str:

@@ -333,9 +333,12 @@ class Gap:
 class Certificate(Shown):
     """The result of the compiler's proof: exact, or all gaps."""
 
-    __repr__ = brief
-
     gaps: tuple[Gap, ...] = ()
+
+    def __repr__(self) -> str:
+        """Whether the result is exact, and how many gaps there are."""
+        gaps = f"not exact, {len(self.gaps)} gap{'s' * (len(self.gaps) > 1)}"
+        return f"<Certificate: {'exact' if self.exact else gaps}>"
 
     @property
     def exact(self) -> bool:

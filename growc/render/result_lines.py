@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from growc.api import Applied
-from growc.errors.display import lines_of
+from growc.errors.display import all_lines_of, lines_of
 from growc.passes.compilation import Analysis
 from growc.plans.plan import Certificate, Plan
 from growc.render.certificate import certificate_lines
@@ -31,12 +32,22 @@ lines_of.register(Certificate)(certificate_lines)
 lines_of.register(Verification)(verification_lines)
 lines_of.register(Outcome)(outcome_lines)
 lines_of.register(Difference)(difference_lines)
+all_lines_of.register(Plan)(partial(plan_lines, everything=True))
+all_lines_of.register(Difference)(partial(difference_lines, everything=True))
 
 
 @lines_of.register
 def applied(done: Applied) -> Iterator[str]:
     """Yield the plan, the measurements, and where the result is."""
     yield from plan_lines(done.plan)
+    yield ""
+    yield from applied_lines(done)
+
+
+@all_lines_of.register
+def applied_in_full(done: Applied) -> Iterator[str]:
+    """Yield the whole plan, the measurements, and where the result is."""
+    yield from plan_lines(done.plan, everything=True)
     yield ""
     yield from applied_lines(done)
 

@@ -17,7 +17,6 @@ from growc.algebra.indexmap import Array
 from growc.dialects.onnx.files.signature import Input, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.display import Shown
-from growc.errors.short_repr import brief
 from growc.plans.unitmaps import InputMap, NumberMap, OutputMap
 from growc.verification.difference import OutputReport as OutputReport
 from growc.verification.difference import closeness, incomparable, worst
@@ -52,8 +51,6 @@ class Verification(Shown):
     beside: measurements in other ways to run both, by their names.
     """
 
-    __repr__ = brief
-
     max_abs: float
     relative: float
     rounding: float
@@ -64,6 +61,11 @@ class Verification(Shown):
     odd: frozenset[str] = frozenset()
     slack: int = SLACK
     beside: Mapping[str, Verification] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """The largest differences, and the number of cases."""
+        differences = f"{self.relative:.2g} relative, {self.max_abs:.2g} absolute"
+        return f"<Verification: {differences}; rounding {self.rounding:.2g}; cases {self.cases}>"
 
     @property
     def limit(self) -> float:

@@ -29,6 +29,15 @@ def test_apply_json_is_the_plan_and_what_was_measured(growc):
     assert {"max_abs", "relative", "rounding", "cases"} <= set(data["verification"])
 
 
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_a_command_that_names_an_option_for_more_lines_takes_it(growc, command):
+    arguments = [command, "-e", "widen hidden to 12 with neighbor copy", "stream.onnx"]
+    assert "more (--all)" in growc(*arguments).out
+    whole = growc(*arguments, "--all", *(["--force"] if command == "apply" else [])).out
+    assert "--all" not in whole
+    assert whole.count("  ~ ") > 6
+
+
 def test_inspect_json_has_what_is_agreed(growc):
     data = growc("inspect", "stream.onnx", "--json").json
     assert data == {

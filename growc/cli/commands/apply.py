@@ -13,6 +13,7 @@ from growc.cli.shared_arguments import (
     model_of,
     parameters,
     sources_and_model,
+    take_all,
     take_home,
     take_out,
     take_recipe,
@@ -35,6 +36,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-card", action="store_true", help="write no model card into a checkpoint")
     parser.add_argument("--force", action="store_true", help="replace files that growc did not make")
     parser.add_argument("--lineage", type=Path, metavar="FILE", help="write where every unit comes from")
+    take_all(parser)
     parser.add_argument("--report", type=Path, metavar="FILE", help="write a page that shows all of it")
     parser.add_argument(
         "--shard-size", default="", metavar="SIZE", help="largest file of a checkpoint (`5GB`)"
@@ -82,7 +84,9 @@ def run(options: Namespace) -> int:
             config=decided(options),
             card=not options.no_card,
             progress=advance,
-            planned=None if options.json else lambda plan: say([*plan_lines(plan), ""]),
+            planned=None
+            if options.json
+            else lambda plan: say([*plan_lines(plan, everything=options.all), ""]),
             ranks=options.ranks,
         )
     if options.json:

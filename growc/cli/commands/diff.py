@@ -7,13 +7,13 @@ from pathlib import Path
 
 from growc.cli.command import Command
 from growc.cli.output import say, say_json, waiting
-from growc.cli.shared_arguments import local_model, take_home, take_json
+from growc.cli.shared_arguments import local_model, take_all, take_home, take_json
 
 
 def arguments(parser: ArgumentParser) -> None:
     """Add the arguments of `growc diff`."""
     parser.add_argument("models", type=Path, nargs=2, metavar="MODEL", help="the first, and the second")
-    parser.add_argument("--all", action="store_true", help="list every weight")
+    take_all(parser)
     take_home(parser)
     take_json(parser)
 

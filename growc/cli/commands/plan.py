@@ -15,6 +15,7 @@ from growc.cli.shared_arguments import (
     model_of,
     parameters,
     sources_and_model,
+    take_all,
     take_captured_with,
     take_home,
     take_recipe,
@@ -33,7 +34,7 @@ def arguments(parser: ArgumentParser) -> None:
     take_recipe(parser)
     take_captured_with(parser)
     take_home(parser)
-    parser.add_argument("--all", action="store_true", help="list every weight")
+    take_all(parser)
     parser.add_argument(
         "--ranks",
         dest="processes",

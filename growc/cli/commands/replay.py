@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
 from growc.cli.output import say, say_json, waiting
-from growc.cli.shared_arguments import local_model, pairs, take_json, take_out
+from growc.cli.shared_arguments import local_model, pairs, take_all, take_json, take_out
 from growc.errors.json_data import Json
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--no-verify", action="store_true", help="do not compare results with sources")
     parser.add_argument("--no-card", action="store_true", help="write no model card into a checkpoint")
     parser.add_argument("--force", action="store_true", help="replace files that growc did not make")
+    take_all(parser)
     take_json(parser)
 
 
@@ -46,7 +47,7 @@ def run(options: Namespace) -> int:
     def planned(number: int, count: int, plan: Plan) -> None:
         plans.append(to_json(plan))
         if not options.json:
-            say([f"Growth {number} of {count}:", "", *plan_lines(plan), ""])
+            say([f"Growth {number} of {count}:", "", *plan_lines(plan, everything=options.all), ""])
 
     with waiting() as advance:
         applied = replay(
