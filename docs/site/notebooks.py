@@ -17,6 +17,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 FOLDER = "notebooks"
+AS_CODE = "0.68rem"
+"""The size of characters in results, as in blocks of code."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -48,6 +50,6 @@ def parts(book: dict[str, Any]) -> Iterator[str]:
         for output in cell.get("outputs", ()):
             shown = output.get("data", {"text/plain": output.get("text", "")})
             if "text/html" in shown:
-                yield "".join(shown["text/html"])
+                yield f'<div style="font-size:{AS_CODE}">{"".join(shown["text/html"])}</div>'
             else:
                 yield block("".join(shown["text/plain"]), "text")
