@@ -110,7 +110,7 @@ def test_types_are_shipped():
 
 
 def test_the_source_tree_is_a_package_where_nothing_maps_it() -> None:
-    """Python in the clone's folder finds `growc/` there before any installed growc, and its sibling folders."""
+    """Python in the folder of a clone finds `growc/` before any installed growc, and its sibling folders."""
     code = "\n".join(
         (
             "import sys",

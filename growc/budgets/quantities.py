@@ -74,11 +74,11 @@ def _active(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
         yield home, elements_used
 
 
-def _of_chosen(there: Polynomial, most: int, whole: Polynomial) -> Polynomial:
+def _of_chosen(of_chosen: Polynomial, most: int, whole: Polynomial) -> Polynomial:
     """The part of a stack that is used: that of the chosen units, however many there are."""
-    if len(there.terms) > 1:
+    if len(of_chosen.terms) > 1:
         return whole
-    (powers, value), *_ = there.terms.items()
+    (powers, value), *_ = of_chosen.terms.items()
     return Polynomial(
         {
             tuple(a - b for a, b in zip(term_powers, powers, strict=True)): amount * Fraction(most) / value

@@ -334,8 +334,8 @@ def _owner(folder: Path) -> Owner | None:
     return None
 
 
-def _require_free(target: Path, there: Cleaned) -> None:
-    for owner in (*there.busy.values(), *filter(None, map(_owner, there.unsure))):
+def _require_free(target: Path, folders: Cleaned) -> None:
+    for owner in (*folders.busy.values(), *filter(None, map(_owner, folders.unsure))):
         if owner.target == os.path.realpath(target) and owner.process != os.getpid() and _may_live(owner):
             where = "" if owner.host == socket.gethostname() else f" on {owner.host}"
             message = f"`{target}` is being made by process {owner.process}{where}"

@@ -59,9 +59,9 @@ class Region:
         return values.get(self.gives)
 
 
-def _numbers(value: Value, there: Mapping[Value, Array], tensors: Mapping[str, Array]) -> Array | None:
-    if value in there:
-        return there[value]
+def _numbers(value: Value, known: Mapping[Value, Array], tensors: Mapping[str, Array]) -> Array | None:
+    if value in known:
+        return known[value]
     if value.weight is not None:
         return tensors[value.weight.name] if value.weight.name in tensors else value.weight.read()
     return None if value.known is None else value.known[0]

@@ -84,8 +84,8 @@ def emitted(c: Result) -> ir.Model:
 
 
 class _Rewriter(Writer):
-    def __init__(self, there: Clone, repairs: Repairs) -> None:
-        super().__init__(there)
+    def __init__(self, clone: Clone, repairs: Repairs) -> None:
+        super().__init__(clone)
         self.repairs = repairs
 
     # ---- weights
@@ -97,18 +97,18 @@ class _Rewriter(Writer):
         assert first is not None, "zero points and scales may be missing, and nothing else"
         if plan.name == plan.source:
             if plan.changed and stored is None:
-                self.replace(self.there.value_of(source), first)
+                self.replace(self.clone.value_of(source), first)
             elif plan.changed and stored is not None:
-                node = self.there.node(stored.node)
+                node = self.clone.node(stored.node)
                 self.requantise(node, plan, stored, tensors)
                 for twin in stored.twins:
-                    self.liken(self.there.node(twin), node)
+                    self.liken(self.clone.node(twin), node)
             self.patch_chains(uses)
             return
         if stored is None:
             new = self.initializer(plan.name, first)
         else:
-            node = self.there.node(stored.node)
+            node = self.clone.node(stored.node)
             integers = node.inputs[0]
             assert integers is not None
             copy = self.copied(node, 0, integers)
@@ -129,7 +129,7 @@ class _Rewriter(Writer):
             old = node.inputs[i] if i < len(node.inputs) else None
             if old is None or tensor is None:
                 continue
-            own_nodes = {node, *map(self.there.node, stored.twins)}.issuperset(use.node for use in old.uses())
+            own_nodes = {node, *map(self.clone.node, stored.twins)}.issuperset(use.node for use in old.uses())
             if own_nodes and old.producer() is None:
                 self.replace(old, tensor)
             else:
@@ -161,7 +161,7 @@ class _Rewriter(Writer):
 
     def patch_chains(self, uses: list[Value]) -> None:
         """Patch the chains behind uses that keep the stored tensor: the model's own nodes, each once."""
-        chained = {self.there.node_of(node): node for use in uses for node in chain(use)}
+        chained = {self.clone.node_of(node): node for use in uses for node in chain(use)}
         for origin, node in chained.items():
             if node in self.repairs.patches:
                 self.patch(node, self.repairs.patches[node], origin)
@@ -169,19 +169,19 @@ class _Rewriter(Writer):
     def redirect(self, use: Value, made: ir.Value) -> None:
         """Let one use read another tensor. The chain in between is copied."""
         if not use.users:
-            self.there.value_of(use).replace_all_uses_with(made, replace_graph_outputs=True)
+            self.clone.value_of(use).replace_all_uses_with(made, replace_graph_outputs=True)
             return
         for node, operand in use.users:
             if operand >= len(node.inputs):
                 raise AssertionError("a weight that a body captures is frozen")
             if isinstance(node.origin, InlinedNode):
-                body, k = self.there.place(node.origin, operand)
+                body, k = self.clone.place(node.origin, operand)
                 body.outputs[k] = self.alias(body, body[-1] if len(body) else None, made)
                 continue
             if not node.chain:
-                self.there.node_of(node).replace_input_with(operand, made)
+                self.clone.node_of(node).replace_input_with(operand, made)
                 continue
-            copy = self.copied(self.there.node_of(node), operand, made)
+            copy = self.copied(self.clone.node_of(node), operand, made)
             if node in self.repairs.patches:
                 self.patch(node, self.repairs.patches[node], copy)
             self.redirect(node.outputs[0], copy.outputs[0])
@@ -216,7 +216,7 @@ class _Rewriter(Writer):
     def shapes(self) -> None:
         """Update declared shapes: static sizes as numbers, symbols only if their sizes have not changed."""
         for value, after in self.repairs.sizes.items():
-            origin = self.there.value_of(value)
+            origin = self.clone.value_of(value)
             if value.weight is not None or origin.shape is None or value.sizes == after:
                 continue
             origin.shape = None if after is None else _declared(origin.shape, value.sizes, after)
@@ -234,7 +234,7 @@ def _declared(shape: ir.Shape, before: tuple[Size, ...] | None, after: tuple[Siz
     return ir.Shape(dims)
 
 
-def _put_second(uses: Sequence[Value], there: Clone) -> None:
+def _put_second(uses: Sequence[Value], clone: Clone) -> None:
     """Make a changed number the second term of the sums that use it.
 
     onnxruntime looks for the eps of a layer norm there when it fuses one, and takes 1e-5 if it finds none.
@@ -243,7 +243,7 @@ def _put_second(uses: Sequence[Value], there: Clone) -> None:
         *_, last = (use, *(node.outputs[0] for node in chain(use)))
         for node, operand in last.users:
             if node.op == "Add" and operand == 0:
-                own = there.node_of(node)
+                own = clone.node_of(node)
                 first, second = own.inputs
                 own.replace_input_with(0, second)
                 own.replace_input_with(1, first)

@@ -111,13 +111,13 @@ class IrModel(ABC):
         message = "layers can come from a template where both models are ONNX files"
         raise GrowError(Diagnostic("G309", message, span, help="export both, and grow the file"))
 
-    def on(self, there: Clone) -> Self:
+    def on(self, clone: Clone) -> Self:
         """Return the same model on a copy of its structure, with all scores kept."""
         model = copy(self)
-        model.source, model.simulator = there.model, self.simulator.on(there.model)
-        model.fused = [one.on(there.value, there.node) for one in self.fused]
-        model.folded = [one.on(there.value, there.node) for one in self.folded]
-        model.spreading = [*map(there.node, self.spreading)]
+        model.source, model.simulator = clone.model, self.simulator.on(clone.model)
+        model.fused = [one.on(clone.value, clone.node) for one in self.fused]
+        model.folded = [one.on(clone.value, clone.node) for one in self.folded]
+        model.spreading = [*map(clone.node, self.spreading)]
         return model
 
     def rearrange(

@@ -24,8 +24,8 @@ from growc.passes.edits import Entries, Part, Patch
 class Writer:
     """A writer into a copy of a model. Patches name values and nodes of the source's graph."""
 
-    def __init__(self, there: Clone) -> None:
-        self.there, self.model = there, there.model
+    def __init__(self, clone: Clone) -> None:
+        self.clone, self.model = clone, clone.model
         self.names = names_in(self.model)
 
     def initializer(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
@@ -102,7 +102,7 @@ class Writer:
             bounds = [self.numbers(f"{base}.bound", [b]) for b in (k, k + 1)]
             piece = self.insert(node, "Slice", [old, *bounds], {}, f"{base}.kept")
         else:
-            flat = [self.there.value_of(entry.whole), self.numbers(f"{base}.one", [1])]
+            flat = [self.clone.value_of(entry.whole), self.numbers(f"{base}.one", [1])]
             piece = self.insert(node, "Reshape", flat, {}, f"{base}.whole")
             piece = self.insert(node, "Cast", [piece], {"to": ir.DataType.INT64}, f"{base}.whole")
         factor = Fraction(1) if entry is None else entry.factor

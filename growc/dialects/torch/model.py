@@ -98,12 +98,12 @@ class TorchModel(IrModel):
         remedy = "export it to ONNX (`torch.onnx.export`), or save it (`save_pretrained`) and name a class"
         raise GrowError(Diagnostic("G309", message, help=remedy))
 
-    def on(self, there: Clone) -> Self:
+    def on(self, clone: Clone) -> Self:
         """Return the model on a copied structure, whose nodes keep the record of their source state."""
-        for node in there.nodes.values():
+        for node in clone.nodes.values():
             if BEFORE in node.meta:
-                node.meta[BEFORE] = node.meta[BEFORE].on(there)
-        return super().on(there)
+                node.meta[BEFORE] = node.meta[BEFORE].on(clone)
+        return super().on(clone)
 
     def remember(self, nodes: Iterable[ir.Node]) -> None:
         """Record the state of nodes in the source, from which the calls of the result are derived."""

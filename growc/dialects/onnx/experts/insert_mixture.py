@@ -31,9 +31,9 @@ from growc.ir.graph import Node, Order, Upcycled, Value
 from growc.passes.edits import Mixture
 
 
-def insert(mixture: Mixture, there: Clone) -> list[ir.Node]:
+def insert(mixture: Mixture, clone: Clone) -> list[ir.Node]:
     """Put a mixture into a copy of a model, and return the nodes that it replaces."""
-    return _Inserting(mixture, there).run()
+    return _Inserting(mixture, clone).run()
 
 
 Attribute = int | Sequence[int] | ir.TensorProtocol
@@ -44,17 +44,17 @@ END = np.iinfo(np.int64).max
 
 
 class _Inserting(Writer):
-    def __init__(self, mixture: Mixture, there: Clone) -> None:
-        super().__init__(there)
+    def __init__(self, mixture: Mixture, clone: Clone) -> None:
+        super().__init__(clone)
         self.mixture, self.network = mixture, mixture.network
         self.many: dict[Value, ir.Value] = {}
         """The counterpart of each value, with experts as its first axis."""
-        self.last = there.node_of(self.network.nodes[-1])
+        self.last = clone.node_of(self.network.nodes[-1])
         self.parts = {use: k for k, use in enumerate(self.network.stacks)}
         self.stem = _stem([use.name for use in self.network.stacks]) or f"{self.network.gives.name}."
 
     def run(self) -> list[ir.Node]:
-        network, clone = self.network, self.there
+        network, clone = self.network, self.clone
         replaced = [*map(clone.node_of, network.nodes)]
         for node in network.nodes:
             self.widened(node)
@@ -74,14 +74,14 @@ class _Inserting(Writer):
     def add(self, op: str, inputs: Sequence[ir.Value | None], name: str, **attributes: Attribute) -> ir.Value:
         """Add a node in front of the network's end, and return its one result."""
         result = self.insert(self.last, op, list(inputs), attributes, f"{self.stem}{name}")
-        result.type = self.there.value_of(self.network.given).type
+        result.type = self.clone.value_of(self.network.given).type
         return result
 
     # ---- the network, once for all experts
 
     def widened(self, node: Node) -> None:
         """Copy a node of the network, for stacked operands."""
-        own, rank = self.there.node_of(node), node.outputs[0].rank
+        own, rank = self.clone.node_of(node), node.outputs[0].rank
         given = [None if v is None else self.operand(v, rank) for v in node.inputs]
         if node.op == "Gemm":
             self.many[node.outputs[0]] = self.product(node, own, given)
@@ -131,7 +131,7 @@ class _Inserting(Writer):
             return self.many[value]
         use = value.unmoved
         if use not in self.parts:
-            return self.there.value_of(value)
+            return self.clone.value_of(value)
         if use not in self.many:
             self.many[use] = self.stack(use, rank - use.rank)
         if value is not use:
@@ -146,7 +146,7 @@ class _Inserting(Writer):
         node = value.producer
         assert node is not None
         given = self.operand(node.required(0), node.required(0).rank + ones)
-        own = self.there.node_of(node)
+        own = self.clone.node_of(node)
         attributes = {name: a.value for name, a in own.attributes.items()}
         if node.op == "Transpose":
             front = range(1 + ones)
@@ -156,7 +156,7 @@ class _Inserting(Writer):
 
     def stack(self, use: Value, ones: int) -> ir.Value:
         """Return a stored tensor with an axis of experts. So far it holds one, with the source's weights."""
-        old = self.there.value_of(use)
+        old = self.clone.value_of(use)
         tensor = stored_tensor(old)
         shape = (1, *[1] * ones, *shape_of(tensor))
         name = str(old.name)
@@ -182,7 +182,7 @@ class _Inserting(Writer):
 
     def without_experts(self, node: Node) -> None:
         """Let a Shape of a value inside the network read the stack, without its axis of experts."""
-        own = self.there.node_of(node)
+        own = self.clone.node_of(node)
         start, end = node.integer("start", 0), node.integer("end", END)
         sizes = self.numbered("Shape", [self.many[node.required(0)]], own)
         for first, last in ((1, END), (start, end)):
@@ -199,7 +199,7 @@ class _Inserting(Writer):
     def gates(self) -> ir.Value:
         """Return each expert's weight at every position: a softmax over the chosen ones, zero for others."""
         network = self.network
-        given = self.there.value_of(network.given)
+        given = self.clone.value_of(network.given)
         rows = (network.given.sizes or ())[-1][0]
         dtype = ir.DataType.FLOAT if given.dtype is None else given.dtype
         zeros = ir.tensor(np.zeros((rows, 1), dtype=dtype.numpy()), dtype=dtype)

@@ -32,14 +32,14 @@ UNFOLDED = "growc.unfolded"
 """Key of the `meta` of the three nodes that split heads from channels: (number of heads, axis)."""
 
 
-def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Node]:
+def spread(edit: HeadEdits, clone: Clone, *, inside: bool = True) -> list[ir.Node]:
     """Insert the operators into a copy of the model, and return them.
 
     `inside`: insert them inside fused attention, which shares heads by itself, rather than in front of it.
     """
     inserted = []
     for value, axis in edit.unfolds:
-        channels = there.value_of(value)
+        channels = clone.value_of(value)
         producer, graph = maker_of(channels)
         node = _neutral(UNFOLD_OP, channels, {"num_heads": 1, "axis": axis, "rank": value.rank})
         channels.replace_all_uses_with(node.outputs[0])
@@ -49,7 +49,7 @@ def spread(edit: HeadEdits, there: Clone, *, inside: bool = True) -> list[ir.Nod
     for reader, operand, axis, times in edit.repeats:
         rank = reader.required(operand).rank
         attributes = {"times": times, "axis": axis, "rank": rank}
-        own = there.node_of(reader)
+        own = clone.node_of(reader)
         at, place = (own, operand) if inside else _in_front(own, operand)
         heads, around = at.inputs[place], at.graph
         assert heads is not None

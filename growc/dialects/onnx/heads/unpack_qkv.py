@@ -21,20 +21,20 @@ from growc.ir.graph import Order, Value
 from growc.passes.edits import Packed
 
 
-def unpack(there: Clone, found: Sequence[Packed]) -> None:
+def unpack(clone: Clone, found: Sequence[Packed]) -> None:
     """Insert the plain splits into a copy of the model."""
-    writer = Writer(there)
+    writer = Writer(clone)
     for packed in found:
         order = np.concatenate(packed.rows)
         for use, axis in packed.uses:
-            _own(there, use).meta[ORDER] = Order(axis, order, len(order), "heads")
-        whole = there.value_of(packed.value)
+            _own(clone, use).meta[ORDER] = Order(axis, order, len(order), "heads")
+        whole = clone.value_of(packed.value)
         after, graph = maker_of(whole)
         lead = packed.value.rank - 1
         cut = _split(writer, whole, lead, [len(rows) for rows in packed.rows])
         inserted = [cut]
         for part, piece in zip(packed.parts, cut.outputs, strict=True):
-            old = there.value_of(part.value)
+            old = clone.value_of(part.value)
             piece.name, piece.type = f"{old.name}.rows", old.type
             shape = writer.numbers(f"{old.name}.sizes", [0] * lead + list(part.sizes))
             apart = ir.node("Reshape", [piece, shape], name=f"{old.name}.Reshape")
@@ -57,15 +57,15 @@ def _split(writer: Writer, value: ir.Value, axis: int, widths: list[int]) -> ir.
     return ir.node("Split", [value, sizes], {"axis": axis}, num_outputs=count, name=name)
 
 
-def _own(there: Clone, use: Value) -> ir.Value:
+def _own(clone: Clone, use: Value) -> ir.Value:
     """Return the stored tensor of one use: a copy of its own if others use the tensor too."""
-    stored = there.value_of(use)
+    stored = clone.value_of(use)
     if len(stored.uses()) == 1:
         return stored
     name = f"{stored.name}.{use.users[0][0].name}"
     copy = ir.Value(name=name, shape=stored.shape, type=stored.type, const_value=constant_of(stored))
     copy.meta.update({COPY_OF: stored.name, **stored.meta})
-    there.model.graph.register_initializer(copy)
+    clone.model.graph.register_initializer(copy)
     for node, operand in use.users:
-        there.node_of(node).replace_input_with(operand, copy)
+        clone.node_of(node).replace_input_with(operand, copy)
     return copy

@@ -124,15 +124,15 @@ def _signature(node: ir.Node) -> tuple[object, ...]:
     return (node.domain, node.op_type, node.overload, len(node.inputs), tuple(attributes))
 
 
-def _rename(there: Clone, found: dict[ir.Value, ir.Value]) -> None:
+def _rename(clone: Clone, found: dict[ir.Value, ir.Value]) -> None:
     """Give the copied template the source's tensors and their names.
 
     Values of the template that have one of these names get another.
     """
-    values = {there.value(ours): other for ours, other in found.items()}
+    values = {clone.value(ours): other for ours, other in found.items()}
     wanted = {other.name for other in values.values()}
-    own = [*there.model.graph.initializers.values()]
-    own += [value for node in there.model.graph.all_nodes() for value in node.outputs]
+    own = [*clone.model.graph.initializers.values()]
+    own += [value for node in clone.model.graph.all_nodes() for value in node.outputs]
     known = {value.name or "" for value in own} | {name or "" for name in wanted}
     for value in own:
         if value in values or value.name in wanted:

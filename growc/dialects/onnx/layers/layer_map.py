@@ -26,10 +26,10 @@ class Layered:
     inputs. `shared`: constants that belong to no layer, even if only one uses them.
     """
 
-    def __init__(self, graph: Graph, layers: Layers, there: Clone, shared: Iterable[ir.Value]) -> None:
-        self.graph: ir.Graph = there.model.graph
+    def __init__(self, graph: Graph, layers: Layers, clone: Clone, shared: Iterable[ir.Value]) -> None:
+        self.graph: ir.Graph = clone.model.graph
         self.layers = layers
-        self.value_of, self.node_of = there.value_of, there.node_of
+        self.value_of, self.node_of = clone.value_of, clone.node_of
         places = [(r, i) for r, run in enumerate(layers.runs) for i in range(len(run.layers))]
         outer = enclosing(self.graph)
         self.own = {(r, i): self._top_nodes(layers.runs[r].layers[i], outer) for r, i in places}

@@ -31,9 +31,9 @@ class RowTables:
     """All tables of the rebuilt runs. `orders`: the layers to build in each run."""
 
     def __init__(
-        self, layers: Layers, orders: Mapping[int, Sequence[ResultLayer]], there: Clone, remember: Remember
+        self, layers: Layers, orders: Mapping[int, Sequence[ResultLayer]], clone: Clone, remember: Remember
     ) -> None:
-        self.value_of, self.node_of, self.patch = there.value_of, there.node_of, Writer(there).patch
+        self.value_of, self.node_of, self.patch = clone.value_of, clone.node_of, Writer(clone).patch
         self.remember, self.orders = remember, orders
         self.all = [rows for rows in layers.rows if rows.run in orders]
         self.taken = {self.value_of(v) for rows in self.all for v in rows.taken}

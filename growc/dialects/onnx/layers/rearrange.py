@@ -77,7 +77,7 @@ def rebuild(
     graph: Graph,
     layers: Layers,
     orders: Mapping[int, Sequence[ResultLayer]],
-    there: Clone,
+    clone: Clone,
     folded: Sequence[Folded],
     remember: Remember,
 ) -> Rebuilt:
@@ -89,14 +89,14 @@ def rebuild(
     norms = {one: norm for one in folded if (norm := weight_norm(one)) is not None}
     for one in norms:  # restored, so that copies of a layer compute their weights too
         one.restore()
-    rows = RowTables(layers, orders, there, remember)
+    rows = RowTables(layers, orders, clone, remember)
     factors = {one.stand_in: n.length for one, n in norms.items()}
-    surgery = _Surgery(Layered(graph, layers, there, rows.shared), orders, factors, rows)
+    surgery = _Surgery(Layered(graph, layers, clone, rows.shared), orders, factors, rows)
     surgery.build()
     for one in folded:
         if one not in norms and one.is_given_out:
             one.restore()
-    RemoveUnusedNodesPass()(there.model)
+    RemoveUnusedNodesPass()(clone.model)
     return surgery.finish()
 
 

@@ -20,7 +20,7 @@ def left_out(graph: Graph, taken: ExpertRemoval, writer: Writer) -> None:
         if node.op == "Split" and node in taken.numbers:
             _cut_singly(node, taken, writer)
     for node, remaining in taken.left.items():
-        origin = writer.there.node_of(node)
+        origin = writer.clone.node_of(node)
         if len(remaining) > 1:
             for i, value in enumerate([origin.inputs[k] for k in remaining]):
                 origin.replace_input_with(i, value)
@@ -37,7 +37,7 @@ def left_out(graph: Graph, taken: ExpertRemoval, writer: Writer) -> None:
 
 def _cut_singly(node: Node, taken: ExpertRemoval, writer: Writer) -> None:
     """Replace one cut for all units by a cut for each remaining unit."""
-    origin = writer.there.node_of(node)
+    origin = writer.clone.node_of(node)
     data, axis = origin.inputs[0], node.integer("axis", 0)
     assert data is not None
     for out, number in zip(origin.outputs, taken.numbers[node], strict=True):
@@ -50,9 +50,9 @@ def _cut_singly(node: Node, taken: ExpertRemoval, writer: Writer) -> None:
         out.replace_all_uses_with(alone, replace_graph_outputs=True)
 
 
-def all_gone(taken: ExpertRemoval, there: Clone) -> None:
+def all_gone(taken: ExpertRemoval, clone: Clone) -> None:
     """Raise GrowError (G308) if something still reads a removed unit."""
-    remaining = set(there.model.graph.all_nodes())
+    remaining = set(clone.model.graph.all_nodes())
     for node, numbers in taken.numbers.items():
-        if there.node_of(node) in remaining and None in numbers and node.op != "Split":
+        if clone.node_of(node) in remaining and None in numbers and node.op != "Split":
             raise refusal(node, "something still reads the unit that it takes")

@@ -152,9 +152,9 @@ def reason_of(error: GrowError) -> str:
     return ": ".join([first.message, *first.notes[:1]])
 
 
-def _places(c: compilation.Result, own: IrModel, there: Clone) -> dict[ir.Node, tuple[int, int]]:
+def _places(c: compilation.Result, own: IrModel, clone: Clone) -> dict[ir.Node, tuple[int, int]]:
     """Return the layer of each node, by run and position. A fused node has the layer of its parts."""
-    layers = {there.node_of(node): place for node, place in c.layers.home.items()}
+    layers = {clone.node_of(node): place for node, place in c.layers.home.items()}
     for fused in own.fused:
         part_layers = [layers[part] for part in fused.lowering.made if part in layers]
         if part_layers:

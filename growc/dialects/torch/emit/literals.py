@@ -38,9 +38,9 @@ class SourceState:
     attributes: Mapping[str, Any]
     operands: Mapping[int, Sequence[Entry]]
 
-    def on(self, there: Clone) -> SourceState:
+    def on(self, clone: Clone) -> SourceState:
         """Return the same record for a copy of the model."""
-        entries = {i: [_on(entry, there) for entry in given] for i, given in self.operands.items()}
+        entries = {i: [_on(entry, clone) for entry in given] for i, given in self.operands.items()}
         return SourceState(self.attributes, entries)
 
 
@@ -51,8 +51,8 @@ class Parameter:
     value: ir.Value
 
 
-def _on(entry: Entry, there: Clone) -> Entry:
-    return there.value(entry) if isinstance(entry, ir.Value) else entry
+def _on(entry: Entry, clone: Clone) -> Entry:
+    return clone.value(entry) if isinstance(entry, ir.Value) else entry
 
 
 def record_state(nodes: Iterable[ir.Node]) -> None:
