@@ -418,7 +418,6 @@ def apply_file(
             sources, resolved, compilation, measured, earlier, config, given=capture_inputs is not None
         )
         record = canonical(record_fields)
-        form.stamp(files[-1], record)
         if source.is_dir():
             others = {"--shard-size": shard_size, "--weights": weights or ""}
             card_options = options_of(params or {}, config or {}, others, capture_inputs is not None)
@@ -428,6 +427,7 @@ def apply_file(
                 else None
             )
             form.describe(files[-1], body, repository_in(reference_of(source)))
+        form.stamp(files[-1], record)
         moves = [(path, target.with_name(path.name)) for path in files[:-1]]
         place = record_path(target, source.is_dir())
         moves.append((_draft(folder, place.name, record), place))

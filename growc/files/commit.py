@@ -15,6 +15,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.regular_files import irregular, require_path
 from growc.files.atomic_rename import on_disk, put
+from growc.files.inventory import changed
 from growc.files.pt2_archive import record_of
 from growc.files.reference import is_reference
 from growc.system.interrupts import committed, uninterrupted
@@ -32,6 +33,9 @@ PAGE = "<!doctype html>\n<!-- growc report -->\n"
 
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors of the system that do not concern the file: too many open files, or too little memory."""
+
+WRITTEN = "written"
+"""The entry of a folder's record that lists its files."""
 
 RECORD = "growc.json"
 """File with the provenance inside a checkpoint directory."""
@@ -114,10 +118,20 @@ def require_replaceable(
     kind = irregular(path) or "a file"
     if path.exists() and kind != ("a folder" if folder else "a file"):
         raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
-    if path.exists() and not force and not made_by_growc(path):
-        is_model = model.exists() and path.samefile(model)
-        problem = "is the model itself" if is_model else "exists, and growc did not make it"
+    if path.exists() and not force and (problem := _not_ours(path)):
+        problem = "is the model itself" if model.exists() and path.samefile(model) else problem
         raise GrowError(Diagnostic("G501", f"`{path}` {problem}", help=f"`--force` replaces it{elsewhere}"))
+
+
+def _not_ours(path: Path) -> str:
+    """The reason why a file or a folder must not be replaced; empty if growc made all of it."""
+    if not made_by_growc(path):
+        return "exists, and growc did not make it"
+    if not path.is_dir():
+        return ""
+    listed = json.loads((path / RECORD).read_text(encoding="utf-8")).get(WRITTEN)
+    name = changed(path, RECORD, listed) if isinstance(listed, dict) else ""
+    return f"holds `{name}`, which was written after growc wrote the others" if name else ""
 
 
 def _guard_kind(target: Path, model: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from growc.checkpoint.files.shards import SHARD_SIZE
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.files.commit import RECORD
+from growc.errors.json_data import fields
+from growc.files.commit import RECORD, WRITTEN, canonical
+from growc.files.inventory import inventory
 from growc.system.ranks import ALONE, Ranks
 from growc.system.workshop import empty, notes
 
@@ -142,8 +145,9 @@ class CheckpointDirectory:
         self.remarks = (*remarks(grown, self.optimizer), *contents.remarks)
 
     def stamp(self, result: Path, record: str) -> None:
-        """Write the record into a file of the directory."""
-        (result / RECORD).write_text(record, encoding="utf-8")
+        """Write the record, and a list of the files of the directory, into one more file."""
+        listed = {**fields(json.loads(record)), WRITTEN: inventory(result, RECORD)}
+        (result / RECORD).write_text(canonical(listed), encoding="utf-8")
 
     def describe(self, result: Path, body: str | None, base: str) -> None:
         """Write the card into a file of the directory."""

@@ -16,7 +16,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json, fields, text, texts
 from growc.errors.progress import Progress
 from growc.errors.source import SourceText
-from growc.files.commit import METADATA
+from growc.files.commit import METADATA, WRITTEN
 from growc.formats.compiler import compiled
 from growc.formats.source_facts import digests, files_read, shapes_of
 from growc.passes.finish.interface import Ports, ports_of
@@ -169,6 +169,7 @@ def records_in(text: str) -> list[dict[str, Json]]:
     """
     try:
         last = json.loads(text)
+        last.pop(WRITTEN, None)
         records = [*last.pop("earlier", ()), last]
         return records if all(map(_is_record, records)) else []
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
