@@ -84,8 +84,10 @@ def say_json(data: Json) -> None:
 
 
 def _print(lines: Iterable[str], *, plain: bool = False) -> None:
+    from growc.render.progress import erase
     from growc.render.text import on_terminal
 
+    erase()
     ink = on_terminal if not plain and _voice.get(OutputSettings()).colors(sys.stdout) else str
     with contextlib.suppress(BrokenPipeError), last_words():
         for line in lines:

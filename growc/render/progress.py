@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from threading import Timer
 from time import perf_counter
@@ -22,6 +22,16 @@ SELDOM = 0.1
 """Seconds between updates in a notebook."""
 PATIENCE = 5.0
 """Seconds after which a stage is named if no terminal shows a bar, as in the log of a batch job."""
+
+
+_ERASERS: list[Callable[[], None]] = []
+"""Functions that erase the bars on the terminal; a bar is drawn again at its next step."""
+
+
+def erase() -> None:
+    """Erase all bars, so that a line can be printed where they stood."""
+    for erase_bar in _ERASERS:
+        erase_bar()
 
 
 @contextmanager
@@ -135,12 +145,14 @@ def _bar() -> Iterator[Progress]:
         if known != (total or None):
             for task in bar.task_ids:
                 bar.remove_task(task)
-            bar.add_task("", total=total or None)
-            bar.start()
+            bar.add_task(printable(phrase[:WIDTH]), total=total or None)
+        bar.start()
         shortened = phrase if len(phrase) <= WIDTH else f"{phrase[:8]}…{phrase[9 - WIDTH :]}"
         bar.update(bar.task_ids[0], description=printable(shortened), completed=done)
 
+    _ERASERS.append(bar.stop)
     try:
         yield show
     finally:
+        _ERASERS.remove(bar.stop)
         bar.stop()

@@ -302,6 +302,7 @@ def test_progress_with_rate_and_time_left_is_shown_on_a_terminal_only(tmp_path):
     shown = terminal(*command, cwd=tmp_path)
     assert re.search(r"writing \S+", shown)
     assert re.search(r"[\d.]+/102\.4 MB", shown)
+    assert "\033[2Klarge.onnx" in shown, "the bar is erased before the plan is printed"
     assert "\033[33m  ~ " in shown
     quiet = run(*command, cwd=tmp_path)
     assert quiet.stderr == ""
