@@ -49,7 +49,7 @@ def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) ->
         return stored(np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after))
     if not plan.changed:
         return as_rows(source)
-    if stays_zero(plan):
+    if stays_zero(plan) and not any(map(_turns, plan.steps)) and plan.scale > 0:
         shape = plan.after or (1,)
         return Rows(
             shape[0], shape[1:], source.dtype, lambda rows: np.zeros((len(rows), *shape[1:]), source.dtype)
@@ -174,6 +174,11 @@ def draws(step: AxisStep) -> bool:
     """Whether a step draws numbers, one for each entry."""
     leaves = leaf_steps(step.layout)
     return any(not leaf.even or bool((leaf.filler == DRAWN).any()) for leaf in leaves)
+
+
+def _turns(step: AxisStep) -> bool:
+    """Whether a step may give zeros a sign: by what it draws, or by a negative factor."""
+    return draws(step) or any(bool((leaf.weight < 0).any()) for leaf in leaf_steps(step.layout))
 
 
 def _moves(step: AxisStep) -> bool:

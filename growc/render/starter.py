@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from growc import grammar
 from growc.errors.printable import printable
+from growc.errors.progress import Progress
 from growc.errors.source import SourceText
 from growc.passes.finish.assemble import count_parameters
 from growc.passes.roles.why_tied import frozen_axes
 from growc.render.inspection import node_text
+from growc.render.progress import in_python
 from growc.render.text import count
 from growc.reports.starter import Offer, Starter, starter
 
@@ -39,14 +41,16 @@ MEANINGS = {
 """The meaning of each axis of docs/language.md."""
 
 
-def init(model: Model, *, example_inputs: object = None) -> str:
+def init(model: Model, *, example_inputs: object = None, progress: Progress | None = None) -> str:
     """A commented recipe with all that a model can take, which `plan` and `apply` take as it is.
 
-    `example_inputs` are as for `plan`. Raises GrowError where the model cannot be read.
+    `example_inputs` are as for `plan`, `progress` as for `apply`. Raises GrowError where the model cannot be
+    read.
 
     >>> recipe = init("gpt2.onnx")  # doctest: +SKIP
     """
-    return starter_text(starter(model, example_inputs=example_inputs))
+    with in_python(progress) as advance:
+        return starter_text(starter(model, example_inputs=example_inputs, progress=advance))
 
 
 def starter_text(made: Starter) -> str:
@@ -109,7 +113,9 @@ def _claim(one: Offer, active: Offer | None) -> str:
     """Return whether an offer is exact, and where it can stand."""
     if not one.statement:
         return f"Stays as it is: {one.verdict.cause}."
-    exact = "Exact." if one.verdict.exact else f"Not exact: {one.verdict.cause}."
+    exact = "Exact."
+    if not one.verdict.exact:
+        exact = f"Not exact: {one.verdict.cause}. It asks that `expect exact` is taken out."
     if one.beside:
         return exact
     assert active is not None

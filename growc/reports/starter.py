@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from growc.algebra.space import Space, atoms_of, find
 from growc.errors.diagnostic import Attempt, GrowError
+from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import first_line
 from growc.errors.source import SourceText
 from growc.formats.compiler import asked_of, compiled, held
@@ -92,17 +93,19 @@ class Starter:
 class StarterTrials:
     """Statements planned on one analysis, each text once.
 
-    again: makes a new analysis of the model.
+    again: makes a new analysis of the model. progress: is told which statement is tried.
     """
 
     analysis: Analysis
     again: Callable[[], Analysis]
+    progress: Progress = quiet
     known: dict[str, Verdict] = field(default_factory=dict)
 
     def of(self, *statements: str) -> Verdict:
         """The verdict on a recipe of these statements, before any class of the result is applied."""
         text = "\n".join(statements)
         if text not in self.known:
+            self.progress(f"trying {statements[-1]}", 0, 0)
             self.known[text] = _verdict(lambda: self._planned(text))
         return self.known[text]
 
@@ -158,7 +161,7 @@ def _verdict(plan: Callable[[], Result]) -> Verdict:
     return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
 
 
-def starter(model: Model, *, example_inputs: object = None) -> Starter:
+def starter(model: Model, *, example_inputs: object = None, progress: Progress = quiet) -> Starter:
     """The possible changes of a model, tried by the compiler. Raises GrowError if it cannot be read."""
 
     def analysed() -> Analysis:
@@ -166,8 +169,9 @@ def starter(model: Model, *, example_inputs: object = None) -> Starter:
             Resolved(()), model, analysis_only=True, example_inputs=example_inputs, keep_class=True
         )
 
+    progress("planning", 0, 0)
     analysis = analysed()
-    trials = StarterTrials(analysis, analysed)
+    trials = StarterTrials(analysis, analysed, progress)
     roles = analysis.roles
     names = [
         name

@@ -32,6 +32,7 @@ from growc.recipe.expression import Expr, evaluate
 from growc.recipe.fills import FILLS, appended, new_units, reset
 from growc.recipe.option_rules import RESCALED, StatementOptions
 from growc.recipe.ranking_rules import RANKINGS
+from growc.recipe.scope_keys import scope_key
 from growc.resolve.bound import Bound
 
 Resizing = ast.Widen | ast.Subclone | ast.Reorder
@@ -57,7 +58,7 @@ class AxisStatement:
     @property
     def draws(self) -> Draws:
         """The random numbers of this statement on this axis."""
-        scope = " ".join(map(repr, self.bound.scopes))
+        scope = scope_key(self.bound.scopes)
         return Draws.of(_seed(self.statement), self.bound.number, self.stage.axis, scope, self.place)
 
 

@@ -44,6 +44,7 @@ from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, Named, evaluate
 from growc.recipe.layer_orders import SHALLOWER, arrangement, counted_back, layers_of, new_layers
 from growc.recipe.layer_orders import Depth as DepthStatement
+from growc.recipe.scope_keys import scope_key
 from growc.resolve.bound import Bound
 
 SizeOf = Callable[[str, Span, int], int]
@@ -243,7 +244,7 @@ def _mean_of(depth: RunHistory, layers: Sequence[int], span: Span) -> tuple[int,
 def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
     """The random numbers of a statement for the new layers of one run."""
     seed = 0 if fill.seed is None else evaluate(fill.seed, lambda axis: 0)
-    return Draws.of(seed, bound.number, "layers", " ".join(map(repr, bound.scopes)), ordinal)
+    return Draws.of(seed, bound.number, "layers", scope_key(bound.scopes), ordinal)
 
 
 def gaps_of(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:

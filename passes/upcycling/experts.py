@@ -37,6 +37,7 @@ from growc.passes.upcycling.units import unit_numbers
 from growc.plans.plan import DRAWN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise, Within
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import evaluate
+from growc.recipe.scope_keys import scope_key
 
 DEVIATION = 0.02
 """The standard deviation of new routers (Komatsuzaki et al. 2022, section 3)."""
@@ -168,7 +169,7 @@ def stacked(c: Request) -> list[Stacked]:
         statement = bound.statement
         assert isinstance(statement, ast.Upcycle)
         seed = 0 if statement.seed is None else evaluate(statement.seed, lambda size: 0)
-        scope = " ".join(map(repr, bound.scopes))
+        scope = scope_key(bound.scopes)
         draws = Draws.of(seed, bound.number, NAME, scope, mark.network)
         layer = _layer(use, c.layers, bound.number)
         spaces = c.axes.of(use)

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.output import say
+from growc.cli.output import say, waiting
 from growc.cli.shared_arguments import captured_with, take_captured_with, take_home, take_out
 
 
@@ -28,8 +28,8 @@ def run(options: Namespace) -> int:
     model, out = options.model, options.out
     if out is not None:
         require_new(out, options.force)
-    with described_in(model, options.home):
-        text = init(model, example_inputs=captured_with(options.inputs, model))
+    with described_in(model, options.home), waiting() as advance:
+        text = init(model, example_inputs=captured_with(options.inputs, model), progress=advance)
     if out is None:
         say(text.removesuffix("\n").split("\n"), fitted=False)
     else:

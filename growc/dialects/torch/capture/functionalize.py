@@ -241,8 +241,12 @@ def spelt_out(target: OpOverload, args: Sequence[object], kwargs: Collection[str
 
 
 def _takes(target: OpOverload) -> list[tuple[str, str]]:
-    """Return the names and types of an operator's arguments."""
-    return [(one.name, str(one.type)) for one in target._schema.arguments]
+    """Return the names and types of an operator's arguments.
+
+    The first one has no name: it is `self` of `dropout_`, and `input` of `dropout`.
+    """
+    first, *others = target._schema.arguments
+    return [("", str(first.type)), *((one.name, str(one.type)) for one in others)]
 
 
 def put_back(target: Any, rest: tuple[Any, ...], shown: object, value: object) -> Call:
