@@ -113,7 +113,12 @@ def _lines(growth: CardContents) -> Iterator[str]:
     yield from ("## Sizes", "", *fenced(_sizes(plan)), "")
     yield from ("## Use", "", *_use(growth), "")
     command = ["growc", "apply", "recipe.grow", growth.reference or "SOURCE", "-o", "GROWN", *growth.options]
-    yield from ("## Make it again", "", "`recipe.grow` has the recipe above.", "")
+    places = (
+        "GROWN is the new folder."
+        if growth.reference
+        else "SOURCE is the source's folder, GROWN the new one."
+    )
+    yield from ("## Make it again", "", f"Save the recipe above as `recipe.grow`. {places}", "")
     yield from fenced([shlex.join(command)], "sh")
     if growth.earlier:
         yield from ("", "## Earlier growths", "", "The source was grown itself, by these recipes in order.")

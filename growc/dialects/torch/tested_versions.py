@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib.metadata import version
 
-TESTED = {"torch": ("2.13", "2.13"), "transformers": ("5.21", "5.24")}
+TESTED = {"torch": ("2.13", "2.14"), "transformers": ("5.21", "5.24")}
 """For each package the first and last minor version that passed. pyproject.toml requires the first."""
 
 
