@@ -169,11 +169,12 @@ def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") ->
             if left is None or right is None:
                 return None
             if expr.operator == "/" and left % right:
-                message, label = (
-                    f"{left} / {right} does not come out whole",
-                    f"{left} is no multiple of {right}",
-                )
-                raise GrowError(Diagnostic(code, message, expr.span, label))
+                message = f"{left} / {right} does not come out whole"
+                sizes = [f"`{name.name}` is {size(name)}" for name in dict.fromkeys(names(expr))]
+                label = ", and ".join([f"{left} is no multiple of {right}", *sizes])
+                below = left // right
+                remedy = f"{below} and {below + 1} are the whole numbers beside it" if below > 0 else ""
+                raise GrowError(Diagnostic(code, message, expr.span, label, help=remedy))
             return ARITHMETIC[expr.operator](left, right)
 
 
