@@ -45,6 +45,22 @@ def test_a_repeat_has_the_bytes_that_its_plan_computes(
     assert _data(recipe, outside, tmp_path / "computed.onnx") == made
 
 
+def test_a_repeat_is_computed_where_no_file_can_be_mapped(
+    outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = f"{WIDER}stack layers to 8 by last"
+    made = _data(recipe, outside, tmp_path / "read.onnx")
+    mapped = np.memmap
+
+    def refused(path: Path, *given: object) -> object:
+        if ".growc" in str(path):
+            raise OSError(19, "No such device")
+        return mapped(path, *given)
+
+    monkeypatch.setattr(np, "memmap", refused)
+    assert _data(recipe, outside, tmp_path / "computed.onnx") == made
+
+
 @pytest.mark.parametrize("recipe", [WIDER, f"stack layers to 8 by last\n{WIDER}"])
 def test_weights_that_are_drawn_apart_are_no_repeats(
     outside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: str

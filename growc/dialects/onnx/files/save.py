@@ -5,6 +5,7 @@ Needs: an onnx-ir model, whose tensors may be computed on demand. Gives: the fil
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -144,11 +145,11 @@ def _write_data(
 
     def rows(key: str) -> Rows:
         tensor = tensors[key]
-        start, length = places[earlier.get(key, key)]
-        if start + length > file.readable:
-            return rows_of(tensor)
-        kind, shape = tensor.dtype.numpy(), tuple(tensor.shape.numpy())
-        return stored(np.memmap(draft, kind, "r", start, shape))
+        start, length = places[earlier[key]] if key in earlier else (0, 0)
+        if length and start + length <= file.readable:
+            with contextlib.suppress(OSError):  # not every file system maps files
+                return stored(np.memmap(draft, tensor.dtype.numpy(), "r", start, tuple(tensor.shape.numpy())))
+        return rows_of(tensor)
 
     parts = ((key, beside_blocks(tensor), partial(rows, key)) for key, tensor in tensors.items())
     with Digested(draft) as file:
