@@ -10,6 +10,9 @@ import numpy as np
 
 from growc.algebra.indexmap import Array, Floats
 
+MAX_STEPS, CONVERGED = 50, 1e-15
+"""The most steps of Newton's method for a frequency, and the step below which double precision ends it."""
+
 TOLERANCE = 1e-3
 """The largest error of the recurrence, relative to a column's largest value. It allows for tables stored in
 a short element type.
@@ -51,14 +54,14 @@ def _column(t: Floats, p: Floats, new: Floats) -> Floats:
     middle, around = t[1:-1], t[2:] + t[:-2]
     cosine = float((middle * around).sum() / max((middle**2).sum(), 1e-30)) / 2
     w = float(np.arccos(np.clip(cosine, -1.0, 1.0)))
-    for _ in range(50):
+    for _ in range(MAX_STEPS):
         basis = np.stack([np.sin(w * p), np.cos(w * p)], axis=1)
         (a, b), *_rest = np.linalg.lstsq(basis, t, rcond=None)
         slope = p * (a * basis[:, 1] - b * basis[:, 0])
         step, *_rest = np.linalg.lstsq(np.concatenate([basis, slope[:, None]], axis=1), t, rcond=None)
         change = float(step[2])
         w += change
-        if abs(change) < 1e-15:
+        if abs(change) < CONVERGED:
             break
     basis = np.stack([np.sin(w * p), np.cos(w * p)], axis=1)
     (a, b), *_rest = np.linalg.lstsq(basis, t, rcond=None)

@@ -24,11 +24,11 @@ MOST = 200_000
 NEAR = 0.02
 """A choice counts as near the budget if at most this part of it is unused."""
 
-APART = 1 / 10
+LEAST_DIFFERENCE = 1 / 10
 """Two choices differ if the share of some axis differs by at least this much."""
 
-REFINED = 24
-"""Number of best choices that are refined by single levels."""
+REFINED, REFINEMENTS = 24, 4
+"""So many of the best choices are moved by single levels, so often: a choice may move by as many levels."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Search:
         """
         finest = max(range(len(self.axes)), key=lambda k: len(self.axes[k].shares))
         choices = self.filled(np.array(list(product(*self.spread(finest))), dtype=np.int64), finest, limit)
-        for _ in range(4):
+        for _ in range(REFINEMENTS):
             ranked = self.ranked(choices, limit)[:REFINED]
             if not ranked:
                 return []
@@ -144,7 +144,7 @@ class Search:
         for candidate in found:
             if len(chosen) == count:
                 break
-            if all(self.apart(candidate.levels, previous.levels) >= APART for previous in chosen):
+            if all(self.apart(candidate.levels, previous.levels) >= LEAST_DIFFERENCE for previous in chosen):
                 chosen.append(candidate)
         return chosen
 

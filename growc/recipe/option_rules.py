@@ -152,7 +152,7 @@ _GROWING = (
     ),
     OptionRule(
         "std S",
-        "what is drawn has the standard deviation S, in the place of the source tensor's",
+        "drawn weights have the standard deviation S, in the place of the source tensor's",
         "std",
         lambda said, option: replace(said, std=option.number),
         "draws",
@@ -170,7 +170,7 @@ _GROWING = (
     ),
     OptionRule(
         "with zero outputs",
-        "what reads the new units is zero, whatever the fill; exact",
+        "the readers of the new units are zero, whatever the fill; exact",
         "zero outputs",
         lambda said, option: replace(said, zero_outputs=True),
         silent=True,
@@ -178,7 +178,7 @@ _GROWING = (
     ),
     OptionRule(
         "from next layer",
-        "what makes new units comes from the layer above (AKI)",
+        "the makers of new units come from the layer above (AKI)",
         "next layer",
         lambda said, option: replace(said, next_layer=True),
         "copies",
@@ -212,7 +212,7 @@ _GROWING = (
     ),
     OptionRule(
         "seed N",
-        "what the draws of the statement begin with (0 without it)",
+        "the number that the draws of the statement begin with (0 without it)",
         "seed",
         lambda said, option: replace(said, seed=option.expr),
         value="a seed",
@@ -223,7 +223,7 @@ _GROWING = (
 _SHRINKING = (
     OptionRule(
         "rescaled",
-        "what reads the axis is multiplied by sqrt(d/d'), where d becomes d' (the default)",
+        "the readers of the axis are multiplied by sqrt(d/d'), where d becomes d' (the default)",
         "rescaling",
         _rescaled("readers"),
         axes=RESCALED,

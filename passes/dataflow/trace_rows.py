@@ -94,14 +94,14 @@ def above_of(graph: Graph, made: Value, along: RowPlace, *, zeros: bool = True) 
             if terms and term in terms
         }
         is_chosen = any(0 in above and above[0].axis == one.axis for one in node.addresses if not one.end)
-        keeps_apart = line.treatment.startswith(KEEPING if zeros else KEEPING + APART)
+        keeps_apart = line.treatment.startswith(KEEPING if zeros else KEEPING + ROWWISE)
         if above and not is_chosen and labels(term) == [term] and keeps_apart:
             yield above
 
 
 KEEPING = ("layout", "lookup", "pointwise zero")
 """Prefixes of treatments that make zeros of zeros."""
-APART = ("add", "multiply", "divide", "pointwise", "select", "contract", "mean", "sum", "fold", "extreme")
+ROWWISE = ("add", "multiply", "divide", "pointwise", "select", "contract", "mean", "sum", "fold", "extreme")
 """Prefixes of other treatments that keep units of a label apart, where the label is on both sides."""
 
 Sizes = tuple[Size, ...]

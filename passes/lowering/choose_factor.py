@@ -18,7 +18,7 @@ from growc.ir.lowered_statement import Sizes
 from growc.passes.axes.infer import Axes
 from growc.recipe.option_rules import CHOSEN
 
-APART = "its units are cut apart, one by one, and each has what reads it"
+CUT_APART = "its units are cut apart, one by one, and each has what reads it"
 """Why an axis cannot change if the graph separates its units and each has readers of its own."""
 
 
@@ -158,9 +158,9 @@ class Placing:
                 node = experts.refusal.node
                 assert isinstance(node, Node)
                 return self.refused(
-                    f"{APART}; `{node.name or node.kind}` ({node.kind}) {experts.refusal.cause}"
+                    f"{CUT_APART}; `{node.name or node.kind}` ({node.kind}) {experts.refusal.cause}"
                 )
-        return self.refused(APART + self.where(space))
+        return self.refused(CUT_APART + self.where(space))
 
     def where(self, space: Space) -> str:
         """The first node that reads or makes an axis on this space, as text for a message."""

@@ -108,6 +108,10 @@ def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[TiePath]:
     return list(way_by_place.values())
 
 
+LENGTH_OF_A_TIE = 10**6
+"""The length of a tie in steps: more than any path through operators has."""
+
+
 def _tree(graph: nx.Graph[Vertex], root: Vertex) -> dict[Vertex, Vertex]:
     """For each vertex, the one before it on the shortest path from the root.
 
@@ -115,7 +119,7 @@ def _tree(graph: nx.Graph[Vertex], root: Vertex) -> dict[Vertex, Vertex]:
     """
 
     def length(u: Vertex, v: Vertex, edge: dict[str, object]) -> int:
-        return 10**6 if isinstance(edge["reason"], Tie) else 1
+        return LENGTH_OF_A_TIE if isinstance(edge["reason"], Tie) else 1
 
     if root not in graph:
         return {}

@@ -25,7 +25,7 @@ from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, ZERO, AxisStep, Gap, L
 from growc.recipe.fills import Entry
 from growc.recipe.option_rules import NoiseOption
 
-APART = 0.01
+ROUTER_NOISE = 0.01
 """Scale of the noise between copies of a router's rows, where the router may choose some copies only."""
 
 
@@ -166,7 +166,7 @@ class _Steps:
         option, verb = self.stage.options.noise, self.solution.verbs[root]
         if option is None and use in self.parted and verb == MAKES and request.new.any():
             key = request.draws.at("apart", self.ordinal(use)).key
-            return Noise(key, APART, request.new & state.copies, request.map.index)
+            return Noise(key, ROUTER_NOISE, request.new & state.copies, request.map.index)
         if option is None or verb == SCALES or use in self.heads or not _is_matrix(use):
             return None
         if verb == READS and self.stage.options.zero_outputs:

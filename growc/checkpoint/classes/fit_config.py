@@ -53,8 +53,8 @@ from growc.resolve.resolve import load
 if TYPE_CHECKING:
     from torch import nn
 
-FOLLOWING = 32
-"""At most so many axes follow others in one plan."""
+MAX_DEPENDENT_AXES = 32
+"""At most so many axes follow others in one plan, so that it ends: a class has fewer sizes in its config."""
 
 Followed = tuple[Result, FittedConfig, Target, tuple[str, ...]]
 """The plan, the config that holds it, the target of the search, and notes on the axes that follow."""
@@ -150,7 +150,7 @@ def _followed(c: Result, answer: FittedConfig | Unsolved, target: Target) -> Fol
     notes: tuple[str, ...] = ()
     tried: list[Statement] = []
     while isinstance(answer, Unsolved):
-        led = following(answer, StoredAxes.of(c)) if len(notes) < FOLLOWING else []
+        led = following(answer, StoredAxes.of(c)) if len(notes) < MAX_DEPENDENT_AXES else []
         led = [pair for pair in led if pair[0].statement not in tried]  # do not try a statement twice
         tried += [bound.statement for bound, _ in led]
         inside = not led and not c.inside and bool(inner_heads(c.axes))

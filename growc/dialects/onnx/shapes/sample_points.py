@@ -49,6 +49,9 @@ NEAR = 0.25
 CLOSEST = 40
 """The number of sizes of an image that are tried for one number of pixels."""
 
+LITERALS, LARGEST_LITERAL = 8, 65536
+"""Of each tensor of integers so many are tried as sizes, and only those below the largest size of an axis."""
+
 Assignment = dict[str, Size | str | tuple[str, str]]
 """The assumptions about symbols: a fixed size, the size of another symbol, or the sum of two others."""
 
@@ -309,11 +312,11 @@ def _rules(name: str, names: list[str], at: ContradictionError, samples: tuple[S
         int(k)
         for v in at.node.inputs
         if v is not None and v.weight is not None and not v.weight.floating
-        for k in np.asarray(v.weight.read()).reshape(-1)[:8]
-        if 1 < k < 65536
+        for k in np.asarray(v.weight.read()).reshape(-1)[:LITERALS]
+        if 1 < k < LARGEST_LITERAL
     }
-    literal |= {int(k) for v in at.operands for k in v if 1 < k < 65536}
-    literal |= {s[0] for s in at.sizes if len(set(s)) == 1 and 1 < s[0] < 65536}
+    literal |= {int(k) for v in at.operands for k in v if 1 < k < LARGEST_LITERAL}
+    literal |= {s[0] for s in at.sizes if len(set(s)) == 1 and 1 < s[0] < LARGEST_LITERAL}
     fixed: list[Any] = [(k,) * len(samples[0]) for k in sorted(literal)]
     others = [n for n in names if n != name]
     sums = [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]

@@ -30,6 +30,12 @@ EXPERTS = "batched_mm"
 
 ROWS, LENGTH, DECODED = 2, 12, 7
 """Number of rows, and lengths of texts for an encoder and a decoder. They differ to tell the axes apart."""
+USUAL_IMAGES = (64, 64), (224, 224)
+"""Images to try where the config has no size: a small one, and that of ImageNet."""
+MEL_BINS, FRAMES = 80, 128
+"""A spectrum to try where the config has no size: the bins of Whisper, and some frames."""
+WINDOWS, ONE_SECOND = 40, 16000
+"""A sound to try: so many windows of all strides together, or a second at 16 kHz."""
 PADDED = 3
 """Number of masked positions at the end of the last row."""
 SPECIAL = 4
@@ -267,7 +273,7 @@ def _decoded(fields: Fields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]
 def _images(fields: Fields) -> list[tuple[Slot, ...]]:
     channels = [n for name in ("num_channels", "in_channels", "in_chans") for n in _numbers(fields, name)]
     configured = [_pair(size) for size in fields.get("image_size", []) if size]
-    sizes = [*dict.fromkeys(configured), (64, 64), (224, 224)]
+    sizes = [*dict.fromkeys(configured), *USUAL_IMAGES]
     frames = _numbers(fields, "num_frames")[:1]
     shapes = [(*f, *(channels or [3])[:1], *size) for size in sizes for f in (frames, [])[not frames :]]
     return [(Slot("pixel_values", "real", (ROWS, *shape)),) for shape in shapes]
@@ -286,9 +292,11 @@ def _series(fields: Fields) -> list[tuple[Slot, ...]]:
 
 
 def _spectra(fields: Fields) -> list[tuple[Slot, ...]]:
-    bins = next(iter([*_numbers(fields, "num_mel_bins"), *_numbers(fields, "input_feat_per_channel")]), 80)
+    bins = next(
+        iter([*_numbers(fields, "num_mel_bins"), *_numbers(fields, "input_feat_per_channel")]), MEL_BINS
+    )
     frames = (
-        [2 * n for n in _numbers(fields, "max_source_positions")] + _numbers(fields, "max_length") + [128]
+        [2 * n for n in _numbers(fields, "max_source_positions")] + _numbers(fields, "max_length") + [FRAMES]
     )
     shapes = [s for n in frames for s in ((bins, n), (n, bins))]
     return [(Slot("input_features", "real", (ROWS, *shape)),) for shape in shapes]
@@ -298,7 +306,7 @@ def _waves(fields: Fields) -> list[tuple[Slot, ...]]:
     strides = fields.get("conv_stride") or [()]
     bins, frames = _numbers(fields, "num_mel_bins"), _numbers(fields, "max_length")
     shapes: list[tuple[int, ...]] = [(n, b) for b in bins[:1] for n in frames[:1]]
-    shapes.append((40 * math.prod(strides[0]),) if strides[0] else (16000,))
+    shapes.append((WINDOWS * math.prod(strides[0]),) if strides[0] else (ONE_SECOND,))
     return [(Slot("input_values", "real", (ROWS, *shape)),) for shape in shapes]
 
 

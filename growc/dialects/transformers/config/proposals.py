@@ -33,6 +33,12 @@ Slot = tuple[int, int]
 
 COUNT is the log's length.
 """
+NEAR_WHOLE = 1e-4
+"""A proposal that is so near a whole number is that number: it was computed in floating point."""
+
+FOR_NONE = (64, 48)
+"""Values to try for a field that is None: sizes that different numbers of heads divide."""
+
 COUNT = -1
 Vote = tuple[Path, str]
 """A field, and its new value as text."""
@@ -297,7 +303,7 @@ def _power(value: int, probe: int, old: float, new: float, wanted: float) -> flo
 
 
 def _whole(found: float) -> int | None:
-    return round(found) if found > 0 and abs(found - round(found)) < 1e-4 else None
+    return round(found) if found > 0 and abs(found - round(found)) < NEAR_WHOLE else None
 
 
 def probes(value: Any) -> list[Any]:
@@ -305,7 +311,7 @@ def probes(value: Any) -> list[Any]:
     if isinstance(value, (bool, list)):
         return []
     if value is None:
-        return [64, 48]
+        return list(FOR_NONE)
     if isinstance(value, float):
         return [value * 2, value * 1.5, value + 0.25]
     return [value * 2, value + 1, value * 3, value + 2] if value else [1]

@@ -1,7 +1,7 @@
 """Pruning of a log by stored tensors that are zero: branches that add nothing are removed.
 
-From a log and the names of zero tensors follows `pruned`, a shorter log. In such a branch, a class may
-compute something else than planned. Its result is the same, as long as all values are finite. Zeros propagate
+`pruned` makes a shorter log from a log and the names of zero tensors. In such a branch, a class may compute
+something else than planned. Its result is the same, as long as all values are finite. Zeros propagate
 forwards through operators that map zero to zero. A sum with a zero is its other operand.
 """
 
@@ -24,11 +24,11 @@ def pruned(log: Log, zeros: Collection[str]) -> Log:
     """
     if not zeros:
         return log
-    folded = None if log.folded is None else Log(*_awake(log.folded, zeros))
-    return Log(*_awake(log, zeros), folded)
+    folded = None if log.folded is None else Log(*_without_zero_branches(log.folded, zeros))
+    return Log(*_without_zero_branches(log, zeros), folded)
 
 
-def _awake(log: Log, zeros: Collection[str]) -> Ordered:
+def _without_zero_branches(log: Log, zeros: Collection[str]) -> Ordered:
     zero: set[Wire] = set(zeros)
     replaced_by: dict[Wire, Wire] = {}
     wires: list[tuple[Wire, ...]] = []
@@ -37,7 +37,7 @@ def _awake(log: Log, zeros: Collection[str]) -> Ordered:
         wires.append(operands)
         if _is_zero(log, entry, operands, zero):
             zero.update((number, place) for place, kind in enumerate(entry.kinds) if kind.startswith(REAL))
-        elif (survivor := _other(log, entry, operands, zero)) is not None:
+        elif (survivor := _surviving_operand(log, entry, operands, zero)) is not None:
             replaced_by[number, 0] = survivor
     results = [replaced_by.get(wire, wire) for wire in log.wires[-1]]
     read = {wire[0] for operands in log.wires for wire in operands if not isinstance(wire, str)}
@@ -64,7 +64,9 @@ def _numbers(log: Log, entry: LogEntry, given: Sequence[Wire]) -> list[float]:
     return [*entry.exact, *(number for numbers in literals for number in numbers)]
 
 
-def _other(log: Log, entry: LogEntry, given: Sequence[Wire], zero: Collection[Wire]) -> Wire | None:
+def _surviving_operand(
+    log: Log, entry: LogEntry, given: Sequence[Wire], zero: Collection[Wire]
+) -> Wire | None:
     """Return the operand that a sum equals because the other one is zero, or None."""
     if entry.operator not in ADDING or len(given) != 2 or entry.exact or entry.whole not in ((), (1,)):
         return None
