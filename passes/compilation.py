@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from growc.passes.axes.norms import Norm
     from growc.passes.axes.ties import Tie
     from growc.passes.axes.unstacked_experts import ExpertRemoval
-    from growc.passes.dataflow.ranges import Rule
+    from growc.passes.dataflow.ranges import RangeRule
     from growc.passes.finish.assembled import Assembled
     from growc.passes.layers.layer_runs import DepthChange, Layers, Run
     from growc.passes.lowering.lowered import Lowered
@@ -269,7 +269,7 @@ class Model(Protocol):
         """Whether masks that are not given count as open."""
 
     @property
-    def ranges(self) -> Mapping[str, Rule]:
+    def ranges(self) -> Mapping[str, RangeRule]:
         """The rules for ranges of values, by operator."""
 
     def capture(self) -> Graph:

@@ -107,10 +107,10 @@ class Part:
     whole: Value | None = field(default=None, repr=False)
 
 
-Attribute = int | float | str | Sequence[int] | None
+ChangedAttribute = int | float | str | Sequence[int] | None
 """A changed attribute of a node; None drops it."""
 
-Entries = tuple[int | Part | None, ...]
+ShapeEntries = tuple[int | Part | None, ...]
 """The elements of a shape operand: a number, None for the previous element, or a part of a number."""
 
 
@@ -122,8 +122,8 @@ class Patch:
     judged: operands whose new values are right, though they may differ from the old ones.
     """
 
-    operands: dict[int, Entries] = field(default_factory=dict)
-    attributes: dict[str, Attribute] = field(default_factory=dict)
+    operands: dict[int, ShapeEntries] = field(default_factory=dict)
+    attributes: dict[str, ChangedAttribute] = field(default_factory=dict)
     op: str = ""
     judged: tuple[int, ...] = ()
 

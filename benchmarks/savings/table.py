@@ -109,7 +109,7 @@ def picture_name(table: Table) -> str:
 
 
 def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
-    """Who saves most, who saves nothing, and how far that can be trusted."""
+    """Sentences on the recipes that save most and nothing, and on how far that can be trusted."""
     scratch, *others = lines
     whole = scratch.cost
     better = [(line, cost_to_target(scratch, line)) for line in others]

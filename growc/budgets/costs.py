@@ -15,10 +15,10 @@ from growc.ir.graph import Node, Value
 from growc.passes.compilation import Result
 from growc.passes.finish.assemble import chain
 
-Home = tuple[int, int]
+CostPlace = tuple[int, int]
 """A layer: its run, and its number in the run."""
 
-Parts = Iterable[tuple[Home | None, Polynomial]]
+PartCosts = Iterable[tuple[CostPlace | None, Polynomial]]
 """The costs of a model's parts, each with its layer; None for a part outside of layers."""
 
 
@@ -29,9 +29,9 @@ def shares_of(c: Result, knobs: Sequence[BudgetAxis]) -> Shares:
     return Shares(len(wide), number, c.lowered.sizes.current)
 
 
-def cost_of(parts: Parts, knobs: Sequence[BudgetAxis], count: int) -> Cost:
+def cost_of(parts: PartCosts, knobs: Sequence[BudgetAxis], count: int) -> Cost:
     """The sum of all parts, for each number of layers."""
-    by_home: dict[Home | None, Polynomial] = {}
+    by_home: dict[CostPlace | None, Polynomial] = {}
     for home, part in parts:
         by_home[home] = by_home.get(home, Polynomial()) + part
     levels = next((knob.kept for knob in knobs if knob.kept), ((),))
@@ -42,13 +42,13 @@ def cost_of(parts: Parts, knobs: Sequence[BudgetAxis], count: int) -> Cost:
     return Cost(tuple(costs), count)
 
 
-def _times(home: Home | None, kept: Sequence[Sequence[int] | None]) -> int:
+def _times(home: CostPlace | None, kept: Sequence[Sequence[int] | None]) -> int:
     """The number of times that a layer occurs in the result."""
     layers = None if home is None or not kept else kept[home[0]]
     return 1 if home is None or layers is None else layers.count(home[1])
 
 
-def parameters(c: Result, shares: Shares) -> Parts:
+def parameters(c: Result, shares: Shares) -> PartCosts:
     """The stored float weight elements, as `expect parameters` counts them."""
     for use in counted(c):
         yield home_of(c, use), elements(c, use, shares)
@@ -84,7 +84,7 @@ def _now(c: Result) -> Mapping[Value, int]:
     return {use: plan.elements for plan, uses in pairs for use in uses}
 
 
-def home_of(c: Result, use: Value) -> Home | None:
+def home_of(c: Result, use: Value) -> CostPlace | None:
     """The only layer that reads a weight, in all places where it is tied; None if there are several or
     none.
     """

@@ -9,7 +9,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.passes.lowering.resolve_axis import named
 from growc.passes.lowering.scopes import numbers, region_of, runs_in
-from growc.recipe.expression import Expr, Named, fraction
+from growc.recipe.expression import Expr, SizeName, fraction
 from growc.resolve.bound import Bound
 
 
@@ -21,7 +21,7 @@ def value_in(
     """
     region = region_of(bound.scopes, c.roles.scopes, c.axes, c.layers, bound.number)
 
-    def one(axis: Named) -> int | Fraction:
+    def one(axis: SizeName) -> int | Fraction:
         name, span = axis.name, axis.span
         if name in quantities:
             return quantities[name]()

@@ -15,14 +15,14 @@ import numpy as np
 from growc.algebra.indexmap import Floats
 from growc.algebra.space import Space, find
 
-Powers = tuple[int, ...]
+Exponents = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Polynomial:
     """A polynomial, as coefficients by the powers of each share."""
 
-    terms: Mapping[Powers, Fraction] = field(default_factory=dict)
+    terms: Mapping[Exponents, Fraction] = field(default_factory=dict)
 
     @staticmethod
     def constant(value: int | Fraction, count: int) -> Polynomial:
@@ -41,7 +41,7 @@ class Polynomial:
         return Polynomial({powers: value for powers, value in terms.items() if value})
 
     def __mul__(self, other: Polynomial) -> Polynomial:
-        terms: dict[Powers, Fraction] = {}
+        terms: dict[Exponents, Fraction] = {}
         for left, a in self.terms.items():
             for right, b in other.terms.items():
                 powers = tuple(x + y for x, y in zip(left, right, strict=True))

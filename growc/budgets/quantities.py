@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from growc.algebra.space import Space, find
-from growc.budgets.costs import Parts, cost_of, counted, elements, home_of, parameters
+from growc.budgets.costs import PartCosts, cost_of, counted, elements, home_of, parameters
 from growc.budgets.polynomial import Polynomial, Shares
 from growc.ir.graph import Value
 from growc.passes.axes.queries import AxisQueries
@@ -36,7 +36,7 @@ class SequenceMemory:
     length: int = 1
 
 
-def parts_of(quantity: str, c: Result, shares: Shares, held: SequenceMemory) -> Parts:
+def parts_of(quantity: str, c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
     """The costs of the model's parts in a quantity, as functions of its sizes."""
     return QUANTITIES[quantity](c, shares, held)
 
@@ -52,14 +52,14 @@ def amount_of(quantity: str, c: Result, held: SequenceMemory) -> int:
     return round(cost_of(parts_of(quantity, c, today, held), (), 0).exact(0, ()))
 
 
-def _parameters(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
+def _parameters(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
     return parameters(c, shares)
 
 
 # ------------------------------------------------------------------------------------------ active parameters
 
 
-def _active(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
+def _active(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
     """The parameters that one token uses: of experts, only as many as are chosen for it."""
     chosen = {find(space): fewest(ranking) for ranking, space in c.axes.ranked.items()}
     routing = {v for ranking in c.axes.ranked for v in ancestors(ranking.input(0))}
@@ -99,7 +99,7 @@ def _alone(c: Result, chosen: dict[Space, int]) -> Iterator[tuple[Value, Fractio
 # ------------------------------------------------------------------------------------------ FLOPs
 
 
-def _flops(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
+def _flops(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
     """The FLOPs of a forward pass for one token or sample, as `inspect` counts them."""
     source = count(c.first)
     counted_at = count(c, sizes=source.inputs)
@@ -124,7 +124,7 @@ def _relative(shares: Shares, space: Space) -> Polynomial:
 # ------------------------------------------------------------------------------------------ memory
 
 
-def _memory(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
+def _memory(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
     """The bytes of all stored tensors, and of what a batch of sequences keeps from one step to the next."""
     triples = zip(c.assembled.weights, c.assembled.uses, c.assembled.sources, strict=True)
     for plan, uses, source in triples:
@@ -134,7 +134,7 @@ def _memory(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
     yield from _states(c, shares, held)
 
 
-def _keys_and_values(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
+def _keys_and_values(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
     """The memory of every attention for each token: the keys and values of its key/value heads."""
     for attention in c.roles.attention:
         heads = shares.product(map(shares.of, c.roles.without_groups(attention.heads)))
@@ -148,7 +148,7 @@ def _keys_and_values(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
         yield home, (heads * depth).times(bytes_each * held.batch * held.length)
 
 
-def _states(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
+def _states(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
     """The states that recurrent operators keep of each sequence, and the states that the model is fed.
 
     Keys and values are left out; they have an axis of tokens.
@@ -170,7 +170,7 @@ def _states(c: Result, shares: Shares, held: SequenceMemory) -> Parts:
             yield None, unit.times(held.batch * width(past.dtype or FLOAT))
 
 
-Counting = Callable[[Result, Shares, SequenceMemory], Parts]
+Counting = Callable[[Result, Shares, SequenceMemory], PartCosts]
 
 QUANTITIES: dict[str, Counting] = {
     "parameters": _parameters,

@@ -14,11 +14,11 @@ from growc.errors.source import SourceText, Span
 from growc.resolve.resolve import included_at
 
 Encoding = types.PositionEncodingKind | str
-Address = Callable[[SourceText], str | None]
+AddressOf = Callable[[SourceText], str | None]
 """Returns the URI of a text; None if it is no file."""
 
 
-def diagnostics(reading: Reading, encoding: Encoding, address: Address) -> list[types.Diagnostic]:
+def diagnostics(reading: Reading, encoding: Encoding, address: AddressOf) -> list[types.Diagnostic]:
     """All problems of a recipe. A problem in an included recipe is shown at the `include` that leads
     there.
     """
@@ -43,7 +43,7 @@ def message_of(problem: Diagnostic) -> str:
     return "\n".join([fact, *notes, *([f"help: {problem.help}"] if problem.help else [])])
 
 
-def location(span: Span, encoding: Encoding, address: Address) -> types.Location | None:
+def location(span: Span, encoding: Encoding, address: AddressOf) -> types.Location | None:
     """A place in any file; None if the file has no URI."""
     uri = address(span.source)
     places = Positions(span.source.text, encoding)
@@ -64,7 +64,7 @@ def _range(reading: Reading, problem: Diagnostic, places: Positions) -> types.Ra
 
 
 def _related(
-    reading: Reading, problem: Diagnostic, encoding: Encoding, address: Address
+    reading: Reading, problem: Diagnostic, encoding: Encoding, address: AddressOf
 ) -> list[types.DiagnosticRelatedInformation]:
     marks = list(problem.related)
     if problem.span and problem.span.source != reading.source:

@@ -40,11 +40,11 @@ def model_of(reading: Reading) -> CommentedModel | None:
     return None
 
 
-State = tuple[tuple[int, int], ...]
+FileTimes = tuple[tuple[int, int], ...]
 """The times of the last changes of a model's files, and their sizes."""
 
 
-def state_of(path: Path) -> State | None:
+def state_of(path: Path) -> FileTimes | None:
     """The state by which changes of a model are noticed: that of its file, or of all files in its folder.
 
     None if nothing is there.
@@ -62,7 +62,7 @@ class AxesByModel:
     """The axes of models, by the models' paths."""
 
     command: tuple[str, ...] = (sys.executable, "-P", "-m", "growc", "inspect", "--json")
-    known: dict[Path, tuple[State, str | dict[str, str]]] = field(default_factory=dict)
+    known: dict[Path, tuple[FileTimes, str | dict[str, str]]] = field(default_factory=dict)
     """Results of inspections: the sizes of axes, or the reason why there are none."""
     running: dict[Path, subprocess.Popen[str]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -94,7 +94,7 @@ class AxesByModel:
                 self._begin(model, state)
         return f"growc is reading `{model.name}`"
 
-    def _begin(self, model: CommentedModel, state: State) -> None:
+    def _begin(self, model: CommentedModel, state: FileTimes) -> None:
         process = subprocess.Popen(
             [*self.command, str(model.path)],
             stdin=subprocess.DEVNULL,
@@ -106,7 +106,7 @@ class AxesByModel:
         self.running[model.path] = process
         threading.Thread(target=self._end, args=(model, state, process), daemon=True).start()
 
-    def _end(self, model: CommentedModel, state: State, process: subprocess.Popen[str]) -> None:
+    def _end(self, model: CommentedModel, state: FileTimes, process: subprocess.Popen[str]) -> None:
         output, _ = process.communicate()
         with self.lock:
             self.known[model.path] = state, _found(model, output)

@@ -140,7 +140,7 @@ class Ink(NamedTuple):
 
 COLORS = Ink("\033[1m", "\033[1;31m", "\033[1;34m", "\033[0m")
 
-Mark = tuple[Span, str, str]
+SpanMark = tuple[Span, str, str]
 """A place, the label beside it, and the sign that underlines it."""
 
 
@@ -170,13 +170,15 @@ def render(diagnostic: Diagnostic, color: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _in_order(marks: list[Mark]) -> list[Mark]:
+def _in_order(marks: list[SpanMark]) -> list[SpanMark]:
     """The marks with the primary mark's source first, and within a source in the order of reading."""
     names = [span.source.name for span, _, _ in marks]
     return sorted(marks, key=lambda mark: (names.index(mark[0].source.name), mark[0].start, mark[2] == "-"))
 
 
-def _snippet(source: SourceText, marks: list[Mark], primary: Span | None, gutter: str, ink: Ink) -> list[str]:
+def _snippet(
+    source: SourceText, marks: list[SpanMark], primary: Span | None, gutter: str, ink: Ink
+) -> list[str]:
     has_primary = primary is not None and primary.source == source
     bar = f"{gutter} {ink.frame}|{ink.off}"
     place = printable(str(primary if has_primary else marks[0][0]))

@@ -171,24 +171,24 @@ class Value:
         return None
 
 
-Operands = Mapping[int, UnitRange]
+OperandRanges = Mapping[int, UnitRange]
 """The ranges of operands, by their numbers: those that have an element for each unit."""
 
-Image = Callable[["Node", Operands, Bools], UnitRange]
+Image = Callable[["Node", OperandRanges, Bools], UnitRange]
 """A rule for ranges. Its last argument: units that are in the domain of the operator, such as means."""
 
 
-Bound = Sequence["Value | float"]
+BoundOperands = Sequence["Value | float"]
 """Values and numbers whose largest, or least, is a bound."""
 
 
 class Clamp(NamedTuple):
     """A clamp: the largest of some values and numbers, then the least of that and others."""
 
-    largest: Bound
-    least: Bound = ()
+    largest: BoundOperands
+    least: BoundOperands = ()
 
-    def beside(self, operand: Value | None) -> tuple[Bound, Bound] | None:
+    def beside(self, operand: Value | None) -> tuple[BoundOperands, BoundOperands] | None:
         """The lower and upper bounds of one operand by the others; None where several make one bound."""
         low, high = ([x for x in side if x is not operand] for side in self)
         if operand in self.largest:

@@ -33,7 +33,7 @@ from growc.algebra.space import Size
 Term = str | tuple[str, tuple["Term", ...]]
 """A label, `_`, `#`, `1`; or ("*", factors) or ("+", segments)."""
 
-Axes = tuple[Term, ...]
+AxisTerms = tuple[Term, ...]
 
 TREATMENTS = {
     "layout": "moves elements; every map passes",
@@ -99,8 +99,8 @@ class Product:
 class Line:
     """A row at one node: the terms of every operand and result (None: absent, or of unknown rank)."""
 
-    inputs: tuple[Axes | None, ...]
-    outputs: tuple[Axes | None, ...]
+    inputs: tuple[AxisTerms | None, ...]
+    outputs: tuple[AxisTerms | None, ...]
     treatment: str
     sizes: Mapping[str, Size] = field(default_factory=dict)
     over: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.ir.graph import Node
-from growc.ir.notation import TREATMENTS, Axes, Line, Operand, Term, parse_axes
+from growc.ir.notation import TREATMENTS, AxisTerms, Line, Operand, Term, parse_axes
 from growc.ir.traits import Trait
 
 
@@ -49,7 +49,7 @@ class Site:
         return values[0]
 
 
-Rule = Callable[[Site], Line]
+LineRule = Callable[[Site], Line]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Row:
     op: str
     treatment: str
     variants: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
-    rule: Rule | None = None
+    rule: LineRule | None = None
     traits: frozenset[Trait] = frozenset()
     partial: bool = False
     """Whether the rule accepts operands of unknown shape."""
@@ -86,7 +86,7 @@ class Row:
 def opaque(site: Site) -> Line:
     """The line of an operator about which nothing is known: every axis is frozen."""
 
-    def frozen(operand: Operand | None) -> Axes | None:
+    def frozen(operand: Operand | None) -> AxisTerms | None:
         return None if operand is None or operand.sizes is None else ("_",) * len(operand.sizes)
 
     return Line(tuple(map(frozen, site.inputs)), tuple(map(frozen, site.outputs)), "opaque")
@@ -102,7 +102,7 @@ def columns(text: str) -> Iterator[list[str]]:
             yield re.split(r"\s{2,}", line.strip())
 
 
-def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
+def table(text: str, rules: Mapping[str, LineRule]) -> dict[str, Row]:
     """Parse a table: one operator a line, columns two or more spaces apart; `name()` is a rule.
 
     Traits, one space apart, may follow the treatment. `rules`: the rules by name. Raises ValueError for an
@@ -119,7 +119,7 @@ def table(text: str, rules: Mapping[str, Rule]) -> dict[str, Row]:
     return rows
 
 
-def _with_treatment(rule: Rule, treatment: str) -> Rule:
+def _with_treatment(rule: LineRule, treatment: str) -> LineRule:
     def made(site: Site) -> Line:
         line = rule(site)
         return line if line.treatment else replace(line, treatment=treatment)
@@ -154,11 +154,11 @@ def _instantiate(left: Sequence[str], right: Sequence[str], site: Site, treatmen
             return None
         stretch = max(stretch, extra)
     widest = _ellipsis_sizes(pairs, stretch)
-    terms_of_operands: list[Axes | None] = []
+    terms_of_operands: list[AxisTerms | None] = []
     for terms, operand in pairs:
         terms_of_operands.append(None if operand is None else _expand(terms, operand, widest, stretch))
     n = len(site.inputs)
-    results: list[Axes | None] = list(terms_of_operands[n:])
+    results: list[AxisTerms | None] = list(terms_of_operands[n:])
     results += [None] * (len(site.outputs) - len(results))
     return Line(tuple(terms_of_operands[:n]), tuple(results), treatment)
 
@@ -177,7 +177,9 @@ def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Operand | None]], stretch:
     return widest
 
 
-def _expand(terms: Sequence[Term], operand: Operand, widest: Sequence[Size | None], stretch: int) -> Axes:
+def _expand(
+    terms: Sequence[Term], operand: Operand, widest: Sequence[Size | None], stretch: int
+) -> AxisTerms:
     assert operand.sizes is not None
     if "..." not in terms:
         return tuple(terms)

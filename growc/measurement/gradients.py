@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from growc.ir.graph import Value
     from growc.passes.compilation import Analysis
 
-Units = tuple[Space, ...]
+ScoredAtoms = tuple[Space, ...]
 """The atoms whose units are scored together."""
 
 
@@ -81,7 +81,7 @@ def _samples(c: Analysis, data: Path) -> Iterator[Feeds]:
             yield from ({name: a[k : k + 1] for name, a in case.items()} for k in range(rows))
 
 
-def _wanted(c: Analysis) -> dict[Units, list[tuple[Value, Sequence[int]]]]:
+def _wanted(c: Analysis) -> dict[ScoredAtoms, list[tuple[Value, Sequence[int]]]]:
     """Return all units that a statement may rank, with the weights that bear them, and their axes.
 
     These are each atom, and the product that each name means.
@@ -90,7 +90,7 @@ def _wanted(c: Analysis) -> dict[Units, list[tuple[Value, Sequence[int]]]]:
     named = (tuple(map(find, axis.spaces)) for bearers in c.roles.axes.values() for axis in bearers)
     products = [tuple(a for a in units if a.size[0] > 1) for units in named]
     atoms = [(a,) for u in uses for a in atoms_of(c.axes.of(u)) if a.static and a.size[0] > 1]
-    bearers: dict[Units, list[tuple[Value, Sequence[int]]]] = {}
+    bearers: dict[ScoredAtoms, list[tuple[Value, Sequence[int]]]] = {}
     for units in dict.fromkeys([*products, *atoms]):
         for use in uses if units else ():
             spaces = c.axes.of(use)
@@ -154,7 +154,7 @@ def _loss(c: Analysis, case: Feeds, gives: Sequence[str]) -> _Loss:
 
 def _run(
     c: Analysis,
-    wanted: Mapping[Units, Sequence[tuple[Value, Sequence[int]]]],
+    wanted: Mapping[ScoredAtoms, Sequence[tuple[Value, Sequence[int]]]],
     samples: Sequence[Feeds],
     scores: Scores,
     path: Path | None,
@@ -200,7 +200,7 @@ def _run(
 
 def _squared(
     c: Analysis,
-    units: Units,
+    units: ScoredAtoms,
     uses: Sequence[tuple[Value, Sequence[int]]],
     moved: Mapping[str, Floats],
 ) -> Floats:

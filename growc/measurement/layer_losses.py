@@ -37,7 +37,7 @@ from growc.verification.verify import grown_feeds
 if TYPE_CHECKING:
     from growc.passes.compilation import Analysis, Result
 
-Order = tuple[int, tuple[int, ...]]
+LayersInOrder = tuple[int, tuple[int, ...]]
 """A run of layers, and the layers of it that stand there, in order."""
 
 
@@ -58,7 +58,7 @@ def layer_losses(
     """
     subject = Subject(c.path, c.model.file(c.path), remade, data, samples, c.model.lenient)
     counts = [len(run.layers) for run in c.layers.runs]
-    whole: list[Order] = [(run, tuple(range(count))) for run, count in enumerate(counts)][:1]
+    whole: list[LayersInOrder] = [(run, tuple(range(count))) for run, count in enumerate(counts)][:1]
     every = [(run, _without(k, count)) for run, count in enumerate(counts) for k in range(count)]
     trials = [*whole, *every]
     scores = Scores(mark(c, data, samples, LOSS), len(trials), sums=[np.zeros(0)], counts=[np.zeros(0)])
@@ -109,7 +109,7 @@ class LossOf:
 
     subject: Subject
     prediction: Prediction
-    orders: tuple[Order, ...]
+    orders: tuple[LayersInOrder, ...]
     analysed: Callable[[Path], Analysis]
 
     def __call__(self, rank: int, size: int) -> Loss | None:

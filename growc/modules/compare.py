@@ -21,7 +21,7 @@ from growc.verification.verify import Comparison, Verification
 IN_SINGLE = "In single precision, with the weights as they are stored"
 
 
-Run = Callable[..., list[Array]]
+RunModule = Callable[..., list[Array]]
 """One way to run a module: returns its outputs for inputs and a mode."""
 
 
@@ -47,7 +47,9 @@ def verify_modules(
     """
     known = descent or PortMapping()
 
-    def measured(before: Run, after: Run, others: Sequence[Run], slack: int) -> Verification:
+    def measured(
+        before: RunModule, after: RunModule, others: Sequence[RunModule], slack: int
+    ) -> Verification:
         def run(case: Case) -> CaseOutputs:
             return CaseOutputs(
                 named(before(case.source, train=train), known.gives),
@@ -57,11 +59,11 @@ def verify_modules(
 
         return compared(cases, run, known.ports, slack)
 
-    def single(module: nn.Module) -> Run:
+    def single(module: nn.Module) -> RunModule:
         return WiderModule(module, torch.float32, rounds=True).outputs
 
     narrow, moved = is_narrow(source), moved_module(source)
-    others: list[Run] = [partial(outputs, moved)] + ([] if narrow else [WiderModule(source).outputs])
+    others: list[RunModule] = [partial(outputs, moved)] + ([] if narrow else [WiderModule(source).outputs])
     slack = NARROW_SLACK if narrow else SLACK
     verification = measured(partial(outputs, source), partial(outputs, result), others, slack)
     if not narrow:

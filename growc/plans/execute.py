@@ -19,7 +19,7 @@ from growc.plans.plan import DRAWN, ONE, AxisStep, Layout, LeafStep, WeightNormR
 from growc.plans.rows import Flat, Rows, as_rows, choice, stored
 from growc.recipe.fills import new_units
 
-Read = Callable[[str], Array]
+ReadTensor = Callable[[str], Array]
 """Gives the source's tensor with a name."""
 
 SMALL = 1e-6
@@ -30,7 +30,7 @@ CHUNK = 1 << 17
 """The count of numbers that are added up at once."""
 
 
-def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
+def execute(plan: WeightPlan, source: Array, read: ReadTensor | None = None) -> Array:
     """The new values of a weight, in its own element type. `source` has shape `plan.before`.
 
     16-bit numbers are computed in float32 and rounded once. `read` gives the tensors that `read_for` names.
@@ -40,7 +40,7 @@ def execute(plan: WeightPlan, source: Array, read: Read | None = None) -> Array:
     return planned(plan, source, read).whole().reshape(plan.after)
 
 
-def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) -> Rows:
+def planned(plan: WeightPlan, source: Array | Rows, read: ReadTensor | None = None) -> Rows:
     """The new values of a weight by rows, which are computed on demand. A single number is a row.
 
     The source may be given by its rows, too.
@@ -70,7 +70,7 @@ def planned(plan: WeightPlan, source: Array | Rows, read: Read | None = None) ->
 def _stepped(
     steps: Sequence[AxisStep],
     source: Array | Rows,
-    read: Read | None,
+    read: ReadTensor | None,
     shift: float,
     computed: bool = True,
     deviation: Deviation | None = None,
@@ -128,7 +128,7 @@ def _sum(flat: Flat, start: int, stop: int, term: Callable[[Floats], Floats]) ->
     return _sum(flat, start, half, term) + _sum(flat, half, stop, term)
 
 
-def _normed(normed: WeightNormRole, read: Read | None) -> Array:
+def _normed(normed: WeightNormRole, read: ReadTensor | None) -> Array:
     """The direction or the length of direction · length / ‖direction‖ after the steps of this weight.
 
     The new direction has the length, and if possible the sign, that the steps alone give the old direction:
@@ -156,7 +156,7 @@ def _norm(array: Array, axes: tuple[int, ...]) -> Array:
     return length
 
 
-def _read(read: Read | None, name: str) -> Array:
+def _read(read: ReadTensor | None, name: str) -> Array:
     assert read is not None, f"nobody brings {name}"
     return read(name)
 

@@ -85,10 +85,10 @@ class MinMax(SyntaxNode):
     second: Expr
 
 
-Named = Name | TensorAxis
+SizeName = Name | TensorAxis
 """A name for a size."""
 
-Expr = Int | Named | Neg | Binary | MinMax
+Expr = Int | SizeName | Neg | Binary | MinMax
 """An expression."""
 
 AnyNode = TypeVar("AnyNode")
@@ -102,7 +102,7 @@ ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def evaluate(expr: Expr, size: Callable[[Named], int]) -> int:
+def evaluate(expr: Expr, size: Callable[[SizeName], int]) -> int:
     """The value of an expression, with the sizes of axes from `size`.
 
     >>> evaluate(Binary("*", Int(4), Name("hidden")), lambda axis: 768)
@@ -116,7 +116,7 @@ def evaluate(expr: Expr, size: Callable[[Named], int]) -> int:
     return value
 
 
-def fraction(expr: Expr, size: Callable[[Named], int | Fraction]) -> Fraction:
+def fraction(expr: Expr, size: Callable[[SizeName], int | Fraction]) -> Fraction:
     """The value as in `evaluate`, but as a fraction. Raises GrowError (G312) for a division by zero."""
     match expr:
         case Int():
@@ -143,7 +143,7 @@ def fraction(expr: Expr, size: Callable[[Named], int | Fraction]) -> Fraction:
                     return left / right
 
 
-def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") -> int | None:
+def fold(expr: Expr, size: Callable[[SizeName], int | None], code: str = "G212") -> int | None:
     """The value as in `evaluate`; None where a size is not known.
 
     Known parts are checked all the same: `hidden + 10 / 3` is wrong for every model. Raises GrowError
@@ -178,9 +178,9 @@ def fold(expr: Expr, size: Callable[[Named], int | None], code: str = "G212") ->
             return ARITHMETIC[expr.operator](left, right)
 
 
-def names(expr: Expr) -> tuple[Named, ...]:
+def names(expr: Expr) -> tuple[SizeName, ...]:
     """The names in an expression, in the order of reading."""
-    return tuple(part for part in parts_of(expr) if isinstance(part, Named))
+    return tuple(part for part in parts_of(expr) if isinstance(part, SizeName))
 
 
 def parts_of(node: object) -> Iterator[object]:

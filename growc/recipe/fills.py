@@ -16,7 +16,7 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Bools, IndexMap, Ints
 from growc.recipe.words import Word
 
-Formula = Callable[[Ints, int, int, Draws], Ints]
+CopyFormula = Callable[[Ints, int, int, Draws], Ints]
 """Maps units j to the units g(j) of the source that they copy; -1 where a unit is no copy."""
 
 
@@ -59,7 +59,7 @@ class FillRule(Word):
     - layers: whether it makes whole layers too, which are no copies.
     """
 
-    g: Formula
+    g: CopyFormula
     making: str
     source: str
     reading: str = "divided by C"

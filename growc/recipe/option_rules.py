@@ -26,8 +26,8 @@ CHOSEN = ("experts",)
 INSIDE_LAYERS = ("hidden", "kv_heads", "heads", "head_dim", "ffn", "experts")
 """Axes that every layer has, so that new units can come from the next layer."""
 
-Kind = Literal["new", "on copies", "balanced"]
-Rescaling = Literal["readers", "norms", "nowhere"]
+NoiseKind = Literal["new", "on copies", "balanced"]
+RescalingPlace = Literal["readers", "norms", "nowhere"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NoiseOption:
     """`noise S`, `noise S on copies`, `noise S balanced`."""
 
     scale: float
-    kind: Kind
+    kind: NoiseKind
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class StatementOptions:
     noise: NoiseOption | None = None
     zero_outputs: bool = False
     plain: bool = False
-    rescale: Rescaling = "nowhere"
+    rescale: RescalingPlace = "nowhere"
     """The weights that take the factor sqrt(d/d') when an axis shrinks from d to d'."""
     next_layer: bool = False
     std: float | None = None
@@ -99,13 +99,13 @@ class OptionRule(Word):
     fixed: bool = False
 
 
-def _noise(kind: Kind) -> Callable[[StatementOptions, Option], StatementOptions]:
+def _noise(kind: NoiseKind) -> Callable[[StatementOptions, Option], StatementOptions]:
     return lambda said, option: replace(
         said, noise=NoiseOption(option.number, kind) if option.number else None
     )
 
 
-def _rescaled(where: Rescaling) -> Callable[[StatementOptions, Option], StatementOptions]:
+def _rescaled(where: RescalingPlace) -> Callable[[StatementOptions, Option], StatementOptions]:
     return lambda said, option: replace(said, rescale=where)
 
 

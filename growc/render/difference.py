@@ -10,14 +10,14 @@ from growc.errors.printable import printable, size_of
 from growc.plans.plan_to_json import one
 from growc.render.text import count, cut, many, short, table
 from growc.reports.difference import Difference, Growth, Side
-from growc.reports.tensor_changes import Kind, TensorChange
+from growc.reports.tensor_changes import ChangeKind, TensorChange
 
 WIDTH = 80
 
 SHOWN = 12
 """The most groups of weights, and the most operators, that are listed without `--all`."""
 
-SIGNS: dict[Kind, str] = {
+SIGNS: dict[ChangeKind, str] = {
     "new": "+",
     "gone": "-",
     "renamed": "=",

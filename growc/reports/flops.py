@@ -25,7 +25,7 @@ from growc.ir.graph import Value
 from growc.passes.axes.queries import AxisQueries
 from growc.passes.compilation import Analysis, Result
 from growc.passes.roles.indexed_axes import token_inputs
-from growc.reports.products import Sizes, costs, with_gradients
+from growc.reports.products import ValueSizes, costs, with_gradients
 from growc.resolve.bound import Resolved
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def samples_first(c: Analysis) -> bool:
 
 
 def cached_tokens(
-    sampled: Sizes, ids: Sequence[Value], caches: Mapping[Value, tuple[int, ...]]
+    sampled: ValueSizes, ids: Sequence[Value], caches: Mapping[Value, tuple[int, ...]]
 ) -> tuple[int, ...]:
     """The numbers of tokens that caches hold: the open sizes that only caches have."""
     token_sizes = {s for v in ids for s in sampled.get(v) or ()}
@@ -151,7 +151,7 @@ def cached_tokens(
 
 def sizes_of_all(
     c: Analysis, ids: Sequence[Value], asked: Mapping[str, Sequence[int]]
-) -> tuple[Sizes, Sizes]:
+) -> tuple[ValueSizes, ValueSizes]:
     """The sizes of the inputs, one number at all sample points, and the sizes of all values there.
 
     Sizes that data decides still differ between the points. If sizes contradict each other, the number of
@@ -176,7 +176,9 @@ def sizes_of_all(
     return inputs, sizes
 
 
-def inputs_at(sampled: Sizes, given: Mapping[Size, int], asked: Mapping[str, Sequence[int]]) -> Sizes:
+def inputs_at(
+    sampled: ValueSizes, given: Mapping[Size, int], asked: Mapping[str, Sequence[int]]
+) -> ValueSizes:
     """The sizes of the inputs.
 
     given: numbers for open sizes of tokens. asked: the sizes of inputs, by name. Other open sizes are as at

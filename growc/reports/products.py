@@ -18,7 +18,7 @@ from growc.ir.traits import QUANTISE
 from growc.passes.axes.infer import LineInstance
 from growc.passes.compilation import Analysis, Result
 
-Sizes = Mapping[Value, tuple[Size, ...] | None]
+ValueSizes = Mapping[Value, tuple[Size, ...] | None]
 
 SUMMING = frozenset({"contract", "attention", "recurrent"})
 """Treatments of operators that sum products."""
@@ -39,7 +39,7 @@ def _is_trained(weight: Weight, trained: Collection[str] | None) -> bool:
     return any(name in trained for name in (weight.name, *weight.aliases, *weight.computed))
 
 
-def costs(c: Analysis, sizes: Sizes, needing: Collection[Value]) -> tuple[int, int, tuple[str, ...]]:
+def costs(c: Analysis, sizes: ValueSizes, needing: Collection[Value]) -> tuple[int, int, tuple[str, ...]]:
     """FLOPs of one run forward and backward, and the nodes that are not counted.
 
     sizes: of all values. needing: the values that need gradients.
@@ -58,7 +58,7 @@ def costs(c: Analysis, sizes: Sizes, needing: Collection[Value]) -> tuple[int, i
     return forward, backward, tuple(uncounted)
 
 
-def terms_of(c: Analysis, instance: LineInstance, sizes: Sizes) -> list[tuple[Product, int]] | None:
+def terms_of(c: Analysis, instance: LineInstance, sizes: ValueSizes) -> list[tuple[Product, int]] | None:
     """The products of a node, each with its number of multiplications; None if one number is unknown."""
     products = products_of(c, instance)
     numbers = [multiplications(instance.node, factor_axes, sizes) for factor_axes in products or ()]
@@ -79,7 +79,7 @@ def products_of(c: Analysis, instance: LineInstance) -> Sequence[Product] | None
     return None if line.products and inside else line.products
 
 
-def multiplications(node: Node, product: Product, sizes: Sizes) -> int | None:
+def multiplications(node: Node, product: Product, sizes: ValueSizes) -> int | None:
     """The number of multiplications in a product; None if a size is unknown, or decided by data."""
     total = 1
     for number, axis, result in product.over:

@@ -24,7 +24,7 @@ LEAST = 16
 by chance.
 """
 
-Kind = Literal["new", "gone", "renamed", "resized", "retyped", "changed"]
+ChangeKind = Literal["new", "gone", "renamed", "resized", "retyped", "changed"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TensorChange:
     first model, if it differs.
     """
 
-    kind: Kind
+    kind: ChangeKind
     name: str
     before: tuple[int, ...] | None = None
     after: tuple[int, ...] | None = None

@@ -20,10 +20,10 @@ from growc.errors.source import LINE_END, SourceText, Span
 if TYPE_CHECKING:
     from growc.recipe import syntax_tree as rc
 
-Number = int | float | str
+SizeText = int | float | str
 """A number, or an expression of the language as text: `"2 * hidden"`."""
 
-Layers = int | range | str
+LayersText = int | range | str
 """One layer, a range of them with step one, or a range of the language as text: `"6.."`."""
 
 
@@ -31,17 +31,17 @@ class Options(TypedDict, total=False):
     """The options that may follow a fill."""
 
     split: str
-    noise: Number
-    noise_on_copies: Number
-    noise_balanced: Number
-    std: Number
-    reset: Number
+    noise: SizeText
+    noise_on_copies: SizeText
+    noise_balanced: SizeText
+    std: SizeText
+    reset: SizeText
     zero_outputs: bool
     from_next_layer: bool
-    in_blocks_of: Number
-    top: Number
+    in_blocks_of: SizeText
+    top: SizeText
     plain: bool
-    seed: Number
+    seed: SizeText
 
 
 _WORDS = {
@@ -81,11 +81,11 @@ class Recipe:
 
     # ---- sizes
 
-    def let(self, name: str, value: Number) -> Recipe:
+    def let(self, name: str, value: SizeText) -> Recipe:
         """`let NAME = VALUE`; expressions of later statements may use the name."""
         return self._said(f"let {name} = {value}")
 
-    def widen(self, axis: str, *, to: Number, fill: str, **options: Unpack[Options]) -> Recipe:
+    def widen(self, axis: str, *, to: SizeText, fill: str, **options: Unpack[Options]) -> Recipe:
         """`widen AXIS to SIZE with FILL [OPTION…]`."""
         return self._said(f"widen {axis} to {to} with {fill}{_options(options)}")
 
@@ -93,10 +93,10 @@ class Recipe:
         self,
         axis: str,
         *,
-        to: Number,
+        to: SizeText,
         by: str,
         rescaling: str = "",
-        seed: Number | None = None,
+        seed: SizeText | None = None,
         file: str = "",
     ) -> Recipe:
         """`subclone AXIS to SIZE by RANKING [RESCALING]`, and `subclone layers to SIZE by ORDER`."""
@@ -108,13 +108,13 @@ class Recipe:
         *,
         over: Iterable[str],
         by: str,
-        at: tuple[Number, Number] | None = None,
+        at: tuple[SizeText, SizeText] | None = None,
         rescaling: str = "",
-        seed: Number | None = None,
+        seed: SizeText | None = None,
         file: str = "",
         layers: str = "",
-        multiples: Number | None = None,
-        candidates: Number | None = None,
+        multiples: SizeText | None = None,
+        candidates: SizeText | None = None,
     ) -> Recipe:
         """`subclone to BUDGET [at batch N length N] over AXIS, … by RANKING [RESCALING] [layers by ORDER]
         [multiples of EXPR] [candidates N]`; the budget is a comparison, `"parameters <= parameters / 2"`.
@@ -130,11 +130,11 @@ class Recipe:
         *,
         over: Iterable[str],
         fill: str,
-        at: tuple[Number, Number] | None = None,
+        at: tuple[SizeText, SizeText] | None = None,
         layers: str = "",
         layers_fill: str = "",
         layers_zero_outputs: bool = False,
-        multiples: Number | None = None,
+        multiples: SizeText | None = None,
         **options: Unpack[Options],
     ) -> Recipe:
         """`widen to BUDGET [at batch N length N] over AXIS, … in proportion with FILL [OPTION…]
@@ -149,20 +149,20 @@ class Recipe:
         self,
         axis: str,
         *,
-        total: Number,
+        total: SizeText,
         by: str,
         rescaling: str = "",
-        seed: Number | None = None,
+        seed: SizeText | None = None,
         file: str = "",
     ) -> Recipe:
         """`subclone AXIS to total EXPR by RANKING [RESCALING]`."""
         return self._said(f"subclone {axis} to total {total} by {_ranking(by, seed, file)} {rescaling}")
 
-    def merge_experts(self, *, to: Number) -> Recipe:
+    def merge_experts(self, *, to: SizeText) -> Recipe:
         """`merge experts to SIZE by mean`."""
         return self._said(f"merge experts to {to} by mean")
 
-    def reorder(self, axis: str, *, by: str, seed: Number | None = None, file: str = "") -> Recipe:
+    def reorder(self, axis: str, *, by: str, seed: SizeText | None = None, file: str = "") -> Recipe:
         """`reorder AXIS by RANKING`."""
         return self._said(f"reorder {axis} by {_ranking(by, seed, file)}")
 
@@ -172,7 +172,7 @@ class Recipe:
         *,
         by: str,
         at: Iterable[str] | str = (),
-        seed: Number | None = None,
+        seed: SizeText | None = None,
         file: str = "",
     ) -> Recipe:
         """`nest AXIS, AXIS… by RANKING [at SHARE, SHARE…]`; a share is text, as `"1/2"`."""
@@ -208,13 +208,13 @@ class Recipe:
         self,
         axis: str = "ffn",
         *,
-        experts: Number,
-        top: Number,
+        experts: SizeText,
+        top: SizeText,
         fill: str,
-        noise: Number | None = None,
-        reset: Number | None = None,
-        parts: Number | None = None,
-        seed: Number | None = None,
+        noise: SizeText | None = None,
+        reset: SizeText | None = None,
+        parts: SizeText | None = None,
+        seed: SizeText | None = None,
     ) -> Recipe:
         """`upcycle ffn to experts N top K with FILL [noise S] [reset P] [in M parts] [seed N]`."""
         words = f"upcycle {axis} to experts {experts} top {top} with {fill}"
@@ -225,32 +225,34 @@ class Recipe:
 
     # ---- layers
 
-    def stack(self, *, to: Number, by: str, fill: str = "", zero_outputs: bool = False) -> Recipe:
+    def stack(self, *, to: SizeText, by: str, fill: str = "", zero_outputs: bool = False) -> Recipe:
         """`stack layers to SIZE by ORDER [with FILL] [with zero outputs]`; the fill may name its seed."""
         return self._said(f"stack layers to {to} by {by}{_new_layers(fill, zero_outputs)}")
 
-    def stack_from(self, template: str, *, to: Number, fill: str = "", zero_outputs: bool = False) -> Recipe:
+    def stack_from(
+        self, template: str, *, to: SizeText, fill: str = "", zero_outputs: bool = False
+    ) -> Recipe:
         """`stack layers to SIZE from "FILE" [with FILL] [with zero outputs]`."""
         return self._said(f'stack layers to {to} from "{template}"{_new_layers(fill, zero_outputs)}')
 
     def arrange(
-        self, layers: Iterable[Layers] | str, *, fill: str = "", zero_outputs: bool = False
+        self, layers: Iterable[LayersText] | str, *, fill: str = "", zero_outputs: bool = False
     ) -> Recipe:
         """`arrange layers as RANGE, RANGE, … [with FILL] [with zero outputs]`; the fill may name its seed."""
         ranges = layers if isinstance(layers, str) else ", ".join(map(_range, layers))
         return self._said(f"arrange layers as {ranges}{_new_layers(fill, zero_outputs)}")
 
-    def drop(self, layers: Layers) -> Recipe:
+    def drop(self, layers: LayersText) -> Recipe:
         """`drop layers RANGE`."""
         return self._said(f"drop layers {_range(layers)}")
 
-    def merge_layers(self, layers: Layers) -> Recipe:
+    def merge_layers(self, layers: LayersText) -> Recipe:
         """`merge layers RANGE by mean`."""
         return self._said(f"merge layers {_range(layers)} by mean")
 
     # ---- what is measured, and what must hold
 
-    def measure_importance(self, on: str, *, samples: Number | None = None) -> Recipe:
+    def measure_importance(self, on: str, *, samples: SizeText | None = None) -> Recipe:
         """`measure importance on "FILE" [samples N]`."""
         return self._said(
             f'measure importance on "{on}"' + ("" if samples is None else f" samples {samples}")
@@ -296,7 +298,7 @@ def _options(options: Options) -> str:
     return "".join(f" {_WORDS[name].format(value)}" for name, value in given.items())
 
 
-def _ranking(by: str, seed: Number | None, file: str) -> str:
+def _ranking(by: str, seed: SizeText | None, file: str) -> str:
     return by + ("" if seed is None else f" seed {seed}") + (f' "{file}"' if file else "")
 
 
@@ -304,16 +306,16 @@ def _new_layers(fill: str, zero_outputs: bool) -> str:
     return (f" with {fill}" if fill else "") + (" with zero outputs" if zero_outputs else "")
 
 
-def _held(at: tuple[Number, Number] | None) -> str:
+def _held(at: tuple[SizeText, SizeText] | None) -> str:
     """The clause with the batch and the length of the sequences that count as memory."""
     return "" if at is None else f" at batch {at[0]} length {at[1]}"
 
 
-def _multiples(of: Number | None) -> str:
+def _multiples(of: SizeText | None) -> str:
     return "" if of is None else f" multiples of {of}"
 
 
-def _range(layers: Layers) -> str:
+def _range(layers: LayersText) -> str:
     if isinstance(layers, range):
         if layers.step != 1:
             raise ValueError("layers stand in ranges with step one")

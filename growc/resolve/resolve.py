@@ -23,7 +23,7 @@ from growc.recipe.expression import (
     Expr,
     Int,
     Name,
-    Named,
+    SizeName,
     TensorAxis,
     fold,
     names,
@@ -71,7 +71,7 @@ MAX_VALUE = 10**18
 """The largest value of a size."""
 
 
-Read = Callable[[Path], str]
+ReadText = Callable[[Path], str]
 Included = tuple[SourceText, RecipeTree, Sequence[Diagnostic]]
 
 
@@ -102,7 +102,7 @@ def as_text(data: bytes) -> str:
 def load(
     sources: Sequence[SourceText],
     params: Mapping[str, str],
-    read: Read = read_file,
+    read: ReadText = read_file,
     decided: Sequence[Decision] = (),
 ) -> Resolved:
     """The flat list of the statements of texts, with `params` in place of the defaults of `let`s.
@@ -119,7 +119,7 @@ def load(
 def resolve(
     sources: Sequence[SourceText],
     params: Mapping[str, str],
-    read: Read = read_file,
+    read: ReadText = read_file,
     decided: Sequence[Decision] = (),
 ) -> tuple[Resolved, list[Diagnostic]]:
     """The flat list as in `load`, as far as texts are valid, and all errors in them."""
@@ -145,7 +145,7 @@ class _Resolver:
         self,
         sources: Sequence[SourceText],
         params: Mapping[str, str],
-        read: Read,
+        read: ReadText,
         decided: Sequence[Decision],
     ) -> None:
         self.sources, self.read, self.decided = sources, read, tuple(decided)
@@ -225,7 +225,7 @@ class _Resolver:
         unknown names and expressions without a value.
         """
 
-        def named(node: Named) -> Expr:
+        def named(node: SizeName) -> Expr:
             if isinstance(node, TensorAxis) or node.name in ROLES:
                 return replace(node, moment=moment)
             if node == UNKNOWN:
@@ -237,7 +237,7 @@ class _Resolver:
                 return UNKNOWN
             return lets[node.name]
 
-        value = replaced(expr, Named, named)
+        value = replaced(expr, SizeName, named)
         try:
             number = fold(value, lambda size: None)
         except GrowError as error:
@@ -413,7 +413,7 @@ def _settled(bound: Bound, final: int) -> Bound:
     """The statement with its final number. Names with the moment of this statement lose their moment."""
     number = final if isinstance(bound.statement, Expect) else bound.number
 
-    def settled(node: Named) -> Named:
+    def settled(node: SizeName) -> SizeName:
         return replace(node, moment=None) if node.moment == number else node
 
-    return replace(bound, number=number, statement=replaced(bound.statement, Named, settled))
+    return replace(bound, number=number, statement=replaced(bound.statement, SizeName, settled))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import KeyPath
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
-from growc.training.optimizer_state import State, parameter_groups
+from growc.training.optimizer_state import OptimizerState, parameter_groups
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,7 @@ class SavedOptimizer:
         """Whether parameters have numbers instead of names."""
         return not self.flat and any(isinstance(n, int) for group in self._listed for n in group)
 
-    def state(self) -> State:
+    def state(self) -> OptimizerState:
         """Return the state_dict of a torch optimizer, with `StoredState` tensors. Its parameters are `names`.
 
         Raises GrowError (G316) if a parameter with state is in no group.
@@ -107,18 +107,18 @@ class SavedOptimizer:
         if not self.numbered:
             return [[str(name) for name in group] for group in listed]
         entries = {int(owner): self._values(keys) for owner, keys in self.fields.items()}
-        groups: list[State] = [{PARAMETERS: group} for group in listed]
+        groups: list[OptimizerState] = [{PARAMETERS: group} for group in listed]
         for group, keys in zip(groups, self.settings.values(), strict=True):
             group |= {NAMES: self.saved.value(keys[NAMES])} if NAMES in keys else {}
         return parameter_groups(self.module, {STATE: entries, GROUPS: groups})
 
-    def merged(self) -> tuple[State, list[list[str]]]:
+    def merged(self) -> tuple[OptimizerState, list[list[str]]]:
         """Return the state and the parameters of each group. Flat groups with equal settings are merged."""
         state, names = self.state(), self.names
         if not self.flat:
             return state, names
         group_of_settings: dict[object, int] = {}
-        groups: list[State] = []
+        groups: list[OptimizerState] = []
         for owner, group in zip(self.settings.values(), state[GROUPS], strict=True):
             settings = tuple((word, self._content(key)) for word, key in sorted(owner.items()))
             if (position := group_of_settings.setdefault(settings, len(groups))) == len(groups):
@@ -151,7 +151,7 @@ class SavedOptimizer:
             raise _misfit("a parameter is twice in the groups of the optimizer")
         return groups
 
-    def _values(self, keys: Mapping[str, str]) -> State:
+    def _values(self, keys: Mapping[str, str]) -> OptimizerState:
         return {word: self._value(key) for word, key in keys.items()}
 
     def _value(self, key: str) -> object:

@@ -21,7 +21,7 @@ ARRAYS = {"values": np.float32, "indices": np.int32, "rest": np.float32}
 """The arrays of a store. Each number takes four bytes."""
 
 
-Stored = np.memmap[tuple[int, ...], np.dtype[np.float32 | np.int32]]
+StoredLogits = np.memmap[tuple[int, ...], np.dtype[np.float32 | np.int32]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class LogitStore:
             raise ValueError(f"`{self.folder}` is a store of {self.sizes}, and not of {sizes}")
         self.arrays = {name: self._array(name, "r+") for name in ARRAYS}
 
-    def _array(self, name: str, mode: Literal["r+", "w+"]) -> Stored:
+    def _array(self, name: str, mode: Literal["r+", "w+"]) -> StoredLogits:
         shape = (self.sizes.places,) if name == "rest" else (self.sizes.places, self.sizes.count)
         return np.memmap(self.folder / name, dtype=ARRAYS[name], mode=mode, shape=shape)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-State = dict[str, Any]
+OptimizerState = dict[str, Any]
 """The state_dict of a torch optimizer: `state` by the number of a parameter, and `param_groups`."""
 
 Empty = Callable[[tuple[int, ...], "torch.dtype"], "torch.Tensor"]
@@ -63,7 +63,7 @@ class Carried:
     absent: parameters that come from none of the source's optimizer.
     """
 
-    state: State
+    state: OptimizerState
     names: tuple[tuple[str, ...], ...]
     exact: tuple[str, ...]
     approximate: tuple[str, ...]
@@ -71,7 +71,7 @@ class Carried:
     absent: tuple[str, ...]
 
 
-def read_optimizer(path: str | Path) -> State:
+def read_optimizer(path: str | Path) -> OptimizerState:
     """Read an `optimizer.pt` of torch or of a Trainer, memory-mapped if possible. Nothing in it is executed.
 
     Raises GrowError (G316).
@@ -86,7 +86,7 @@ def read_optimizer(path: str | Path) -> State:
 
 
 def carry(
-    state: State,
+    state: OptimizerState,
     plan: Plan,
     before: Sequence[Sequence[str]],
     after: Sequence[str],
@@ -110,7 +110,7 @@ def carry(
 
 class _Carrier:
     def __init__(
-        self, state: State, plan: Plan, before: Sequence[Sequence[str]], new: New, make: Make
+        self, state: OptimizerState, plan: Plan, before: Sequence[Sequence[str]], new: New, make: Make
     ) -> None:
         _check_sizes(state, before)
         self.state, self.plan, self.new, self.make = state, plan, new, make
@@ -207,7 +207,7 @@ def all_names(module: nn.Module) -> dict[nn.Parameter, list[str]]:
     return names_of
 
 
-def parameter_groups(module: nn.Module, state: State) -> list[list[str]]:
+def parameter_groups(module: nn.Module, state: OptimizerState) -> list[list[str]]:
     """Return the names of a module's parameters by group, in the optimizer's order.
 
     They are the names in the state if it has any. Otherwise a single group has all parameters, and two groups
@@ -252,7 +252,7 @@ def _decays_by_gradient(group: Mapping[str, object]) -> bool:
     return bool(group.get("weight_decay", 0)) and not decoupled
 
 
-def _check_sizes(state: State, names: Sequence[Sequence[str]]) -> None:
+def _check_sizes(state: OptimizerState, names: Sequence[Sequence[str]]) -> None:
     have = [len(group["params"]) for group in state["param_groups"]]
     given = [len(group) for group in names]
     if have != given:

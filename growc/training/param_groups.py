@@ -20,8 +20,8 @@ from growc.training.optimizer_state import all_names
 if TYPE_CHECKING:
     import torch
 
-Kind = Literal["old", "copied", "new"]
-KINDS: tuple[Kind, ...] = ("old", "copied", "new")
+ParameterKind = Literal["old", "copied", "new"]
+KINDS: tuple[ParameterKind, ...] = ("old", "copied", "new")
 """In ascending order of precedence: a parameter has the last kind that any of its entries has."""
 
 OLD, COPIED, NEW = range(3)
@@ -105,7 +105,7 @@ def param_groups(
 
 
 def freeze(
-    module: torch.nn.Module, lineage: Mapping[str, object], kinds: Collection[Kind] = KINDS[:1]
+    module: torch.nn.Module, lineage: Mapping[str, object], kinds: Collection[ParameterKind] = KINDS[:1]
 ) -> list[object]:
     """Keep the gradients of all entries of some kinds at zero, in parameters that have other entries too.
 

@@ -13,7 +13,7 @@ from itertools import accumulate
 import numpy as np
 from torch.utils.data import Sampler
 
-Shares = Callable[[int], Sequence[float]]
+FractionsAt = Callable[[int], Sequence[float]]
 """Function that returns each source's fraction of the batch at a step, counted from 0. Fractions sum to 1."""
 
 
@@ -57,7 +57,7 @@ class Mixer(Sampler[int]):
     """
 
     def __init__(
-        self, sizes: Sequence[int], shares: Shares, *, batch: int, steps: int, seed: int = 0
+        self, sizes: Sequence[int], shares: FractionsAt, *, batch: int, steps: int, seed: int = 0
     ) -> None:
         """`sizes` are the sources' numbers of samples.
 

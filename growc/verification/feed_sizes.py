@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from growc.dialects.onnx.files.signature import Input, Role
 
-Sizes = dict[str, int]
+SymbolSizes = dict[str, int]
 
 
 class SymbolKind(Enum):
@@ -156,7 +156,7 @@ def _value(node: ast.expr, sizes: Mapping[str, int]) -> int:
     return left * right if isinstance(node.op, ast.Mult) else left // right
 
 
-def assignments(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Iterator[Sizes]:
+def assignments(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Iterator[SymbolSizes]:
     """Yield distinct assignments: each relation at each scale, then merges, batches of one, and pictures."""
     tried: set[tuple[int, ...]] = set()
     for sizes in _candidates(kinds, scales):
@@ -166,7 +166,7 @@ def assignments(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Ite
             yield sizes
 
 
-def _candidates(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Iterator[Sizes]:
+def _candidates(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Iterator[SymbolSizes]:
     for scale in scales:
         yield from _related(kinds, scale)
     yield from _merged(kinds, scales[0])
@@ -177,7 +177,7 @@ def _candidates(kinds: Mapping[str, SymbolKind], scales: Sequence[Scale]) -> Ite
             yield next(_related(kinds, scales[0]._replace(picture=size)))
 
 
-def _related(kinds: Mapping[str, SymbolKind], scale: Scale) -> Iterator[Sizes]:
+def _related(kinds: Mapping[str, SymbolKind], scale: Scale) -> Iterator[SymbolSizes]:
     """Yield the relations that exported models have, the one with the fewest assumptions first."""
     stateful = SymbolKind.PAST in kinds.values()
     span = scale.past + scale.length if stateful else scale.length
@@ -207,11 +207,13 @@ def _related(kinds: Mapping[str, SymbolKind], scale: Scale) -> Iterator[Sizes]:
     )
 
 
-def _with(sizes: Sizes, kinds: Mapping[str, SymbolKind], changed: Mapping[SymbolKind, int]) -> Sizes:
+def _with(
+    sizes: SymbolSizes, kinds: Mapping[str, SymbolKind], changed: Mapping[SymbolKind, int]
+) -> SymbolSizes:
     return {symbol: changed.get(kinds[symbol], size) for symbol, size in sizes.items()}
 
 
-def _merged(kinds: Mapping[str, SymbolKind], scale: Scale) -> Iterator[Sizes]:
+def _merged(kinds: Mapping[str, SymbolKind], scale: Scale) -> Iterator[SymbolSizes]:
     """Yield assignments with one symbol, then two, set to the size of another or to the sum of two others."""
     start = next(_related(kinds, scale))
     sizes = sorted(set(start.values()))

@@ -25,7 +25,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import parsing_foreign_file
 from growc.system.limits import require
 from growc.verification import feed_sizes
-from growc.verification.feed_sizes import FIRST, SECOND, Scale, Sizes, SymbolKind
+from growc.verification.feed_sizes import FIRST, SECOND, Scale, SymbolKind, SymbolSizes
 from growc.verification.float_copies import runnable
 from growc.verification.ort_session import Feeds, Session
 
@@ -91,7 +91,7 @@ def _first_that_runs(
     cases: list[Feeds],
     *,
     off: bool = False,
-) -> tuple[Sizes | None, str]:
+) -> tuple[SymbolSizes | None, str]:
     """Append the first case that the model runs, and return its sizes; else why the first case failed."""
     reason = ""
     for sizes in feed_sizes.assignments(kinds, scales):
@@ -119,7 +119,7 @@ def _runs(session: Runner, feeds: Feeds) -> str | None:
 
 
 def _feeds(
-    inputs: Sequence[Input], sizes: Sizes, case: int, *, padded: bool = False, off: bool = False
+    inputs: Sequence[Input], sizes: SymbolSizes, case: int, *, padded: bool = False, off: bool = False
 ) -> Feeds:
     feeds = {}
     for number, port in enumerate(inputs):
@@ -176,7 +176,7 @@ def complete(inputs: Iterable[Input], feeds: Feeds) -> Feeds:
     Raises GrowError (G403) for an input whose size nothing tells.
     """
     ports = list(inputs)
-    sizes: Sizes = {}
+    sizes: SymbolSizes = {}
     for port in ports:
         for axis in range(len(port.dims) if port.name in feeds else 0):
             symbol = feed_sizes.dimension(port, axis)
@@ -190,7 +190,7 @@ def complete(inputs: Iterable[Input], feeds: Feeds) -> Feeds:
     return completed
 
 
-def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: Sizes) -> tuple[int, ...]:
+def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: SymbolSizes) -> tuple[int, ...]:
     """Return the shape of an input from the symbols' sizes, else that of a fed input declared alike."""
     with contextlib.suppress(KeyError):
         return feed_sizes.shape(port, sizes)

@@ -22,7 +22,7 @@ from growc.dialects.onnx.capture.state_pairs import moving_values
 from growc.dialects.onnx.files.element_types import (
     PLACES,
     Change,
-    Types,
+    Substitutes,
     cast_behind,
     cast_in_front,
     cast_to,
@@ -36,13 +36,13 @@ from growc.system.workshop import scratch_folder
 from growc.verification.ort_kernels import Kernels, every_port
 from growc.verification.ort_session import Session
 
-WIDER: Types = {ir.DataType.FLOAT: ir.DataType.DOUBLE}
-SINGLE: Types = {ir.DataType.FLOAT16: ir.DataType.FLOAT, ir.DataType.BFLOAT16: ir.DataType.FLOAT}
+WIDER: Substitutes = {ir.DataType.FLOAT: ir.DataType.DOUBLE}
+SINGLE: Substitutes = {ir.DataType.FLOAT16: ir.DataType.FLOAT, ir.DataType.BFLOAT16: ir.DataType.FLOAT}
 
-EMULATED: Types = {ir.DataType.BFLOAT16: ir.DataType.FLOAT}
+EMULATED: Substitutes = {ir.DataType.BFLOAT16: ir.DataType.FLOAT}
 """The types of a copy that rounds all its results as the model does, operator by operator."""
 
-SAME: Types = {kind: kind for kind in PLACES if kind is not None}
+SAME: Substitutes = {kind: kind for kind in PLACES if kind is not None}
 """The types of a copy that has other weights, and is otherwise the model."""
 
 
@@ -84,7 +84,7 @@ def float_types(model: Path) -> frozenset[ir.DataType]:
     return frozenset(dtype for dtype in dtypes if dtype is not None and dtype.is_floating_point())
 
 
-def copy_bytes(model: Path, types: Types) -> int:
+def copy_bytes(model: Path, types: Substitutes) -> int:
     """Return the size in bytes of a copy's weights. Raises GrowError (G310)."""
     weights = [value for graph in load_model(model).graphs() for value in graph.initializers.values()]
     return sum(
@@ -94,7 +94,7 @@ def copy_bytes(model: Path, types: Types) -> int:
     )
 
 
-def write_copy(model: Path, target: Path, types: Types, change: Change | None = None) -> Path:
+def write_copy(model: Path, target: Path, types: Substitutes, change: Change | None = None) -> Path:
     """Write `model` with its float types replaced to `target`, weights beside it as external data.
 
     `change` maps every weight of a replaced type; without it the values stay. Inputs keep their type, except
@@ -120,7 +120,7 @@ def widened(model: Path) -> tuple[bytes, Path]:
     return in_one_folder(ir.to_proto(loaded), model)
 
 
-def _copied(loaded: ir.Model, types: Types, change: Change | None) -> ir.Model:
+def _copied(loaded: ir.Model, types: Substitutes, change: Change | None) -> ir.Model:
     """Replace the model's float types, in place."""
     discrete = _discrete(loaded.graph)
     kept = discrete if types is WIDER else set()
@@ -142,7 +142,7 @@ def _but(change: Change, discrete: set[ir.Node]) -> Change:
     return lambda name, array: array if name in names else change(name, array)
 
 
-def _rounding_casts(model: ir.Model, types: Types) -> set[ir.Node]:
+def _rounding_casts(model: ir.Model, types: Substitutes) -> set[ir.Node]:
     """Return the casts that round in a copy as in the model; add one behind each node that rounds by itself.
 
     Values computed from weights alone are rounded only if the copy computes everything as the model does.

@@ -11,7 +11,7 @@ from growc.ir.lowered_statement import Sizes
 from growc.passes.lowering.resolve_axis import named
 from growc.passes.lowering.scopes import numbers, region_of, runs_in
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Named, evaluate
+from growc.recipe.expression import SizeName, evaluate
 from growc.resolve.bound import Bound
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def _compare(condition: ast.SizeCondition, scopes: Sequence[ast.Scope], c: Resul
     final = c.lowered.sizes
     region = region_of(scopes, c.roles.scopes, c.axes, c.layers, len(c.statements) + 1)
 
-    def values(axis: Named | ast.NamedAxis, sizes: Sizes) -> list[int]:
+    def values(axis: SizeName | ast.NamedAxis, sizes: Sizes) -> list[int]:
         name, span = axis.name, axis.span
         if name == "layers":
             return numbers(runs_in(c.layers, scopes, span), sizes.moment)
         resolved = region.of(named(name, span, c.roles, c.axes), name, span)
         return list(dict.fromkeys(sizes.product(a.spaces) for a in resolved))
 
-    def one(axis: Named) -> int:
+    def one(axis: SizeName) -> int:
         have = values(axis, final if axis.moment is None else c.lowered.before(axis.moment))
         if len(have) > 1:
             listed = ", ".join(map(str, have))

@@ -15,7 +15,7 @@ from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, static_values
 from growc.ir.notation import labels
 from growc.passes.axes.infer import Axes, LineInstance
-from growc.passes.axes.units import Place, Stretched, UnitPath, by_group, is_group, is_one, merged
+from growc.passes.axes.units import Stretched, UnitPath, ValueAxis, by_group, is_group, is_one, merged
 from growc.passes.edits import HeadEdits
 
 
@@ -29,7 +29,7 @@ def unseen_units(axes: Axes) -> HeadEdits:
         places += merged(axes, instance, by_node)
         if instance.line.treatment == "contract" and not any(v in static for v in instance.node.inputs):
             places += _shared(axes, instance, weighed)
-    unfolds: dict[Place, None] = {}
+    unfolds: dict[ValueAxis, None] = {}
     repeats: list[tuple[Node, int, int, int]] = []
     for group in by_group(places):
         unfold_places = _unfolds(axes, by_node, group)
@@ -66,9 +66,9 @@ def _shared(axes: Axes, product: LineInstance, weighed: set[Space]) -> Iterator[
                 yield Stretched((value, axis), space, by=(product.node, k))
 
 
-def _unfolds(axes: Axes, by_node: dict[Node, LineInstance], group: list[Stretched]) -> list[Place] | None:
+def _unfolds(axes: Axes, by_node: dict[Node, LineInstance], group: list[Stretched]) -> list[ValueAxis] | None:
     """The places where heads must be split off channels; None if no such place leads to the group."""
-    unfold_places: list[Place] = []
+    unfold_places: list[ValueAxis] = []
     for place in group:
         value, axis = place.one
         if UnitPath(axes, by_node).back(value, axis, Space(axes.of(value)[axis].size, counts=True)):
@@ -87,10 +87,10 @@ class _Origins:
         self.axes, self.by_node = axes, by_node
         channels = [s for k, s in enumerate(axes.of(value)) if k != axis and s.static and not s.unit]
         self.channels = [list(leaves(s)) for s in channels]
-        self.seen: dict[Place, list[Place]] = {}
+        self.seen: dict[ValueAxis, list[ValueAxis]] = {}
         self.found = self.behind(value, axis)
 
-    def behind(self, value: Value, axis: int) -> list[Place]:
+    def behind(self, value: Value, axis: int) -> list[ValueAxis]:
         """The earliest such values behind a place."""
         if (value, axis) not in self.seen:
             self.seen[value, axis] = []
@@ -99,7 +99,7 @@ class _Origins:
             self.seen[value, axis] = list(dict.fromkeys(further)) or itself
         return self.seen[value, axis]
 
-    def operands(self, value: Value, axis: int) -> Iterator[Place]:
+    def operands(self, value: Value, axis: int) -> Iterator[ValueAxis]:
         """The same axis in the operands that a value is made of."""
         instance = None if value.producer is None else self.by_node.get(value.producer)
         if instance is None:

@@ -11,8 +11,7 @@ from functools import cached_property
 
 from growc.algebra.space import Space, atoms_of, find, leaves
 from growc.ir.graph import Node, Value, backward, makers, static_values
-from growc.ir.notation import Axes as Terms
-from growc.ir.notation import is_whole, labels, names_of
+from growc.ir.notation import AxisTerms, is_whole, labels, names_of
 from growc.ir.traits import DEQUANTISE, MOVES, QUANTISE, SAME
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, LineInstance
@@ -102,7 +101,7 @@ class AxisQueries:
         )
         return self._bearing(instance.node.outputs[0], instance.line.outputs[0], weight_names)
 
-    def _bearing(self, value: Value | None, terms: Terms | None, names: set[str]) -> list[Space]:
+    def _bearing(self, value: Value | None, terms: AxisTerms | None, names: set[str]) -> list[Space]:
         spaces = () if value is None else self.axes.of(value)
         pairs = zip(spaces, terms or (), strict=True)
         return [find(space) for space, term in pairs if names & set(labels(term))]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from growc.ir.graph import Graph, Node, Value
-from growc.ir.notation import Axes, Line
+from growc.ir.notation import AxisTerms, Line
 from growc.ir.traits import JOIN, RANK, REPEAT, SAME, SIZES, TAKE, TURN, VIEW
 
 WHOLE = ("int32", "int64")
@@ -67,7 +67,7 @@ def find_routes(graph: Graph, compared: Collection[Node] = ()) -> Routes:
 
 def routed(line: Line, stops: Sequence[Stop]) -> Line:
     """The line of a node with the label ROUTED on its numbered axes."""
-    sides: tuple[list[Axes | None], list[Axes | None]] = (list(line.inputs), list(line.outputs))
+    sides: tuple[list[AxisTerms | None], list[AxisTerms | None]] = (list(line.inputs), list(line.outputs))
     for stop in stops:
         side = sides[stop.result]
         terms = side[stop.place] if stop.place < len(side) else None

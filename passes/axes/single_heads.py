@@ -23,7 +23,7 @@ from growc.ir.notation import Term, labels, names_of
 from growc.ir.traits import VIEW
 from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.queries import AxisQueries
-from growc.passes.axes.units import Place, UnitPath, is_group, named_axes, ones_before, replace_spaces
+from growc.passes.axes.units import UnitPath, ValueAxis, is_group, named_axes, ones_before, replace_spaces
 from growc.passes.raising.attention import attends, scores_of, weighs
 
 
@@ -32,7 +32,7 @@ def count_heads(axes: Axes) -> None:
     if not any(weighs(i.node) or attends(i) for i in axes.instances):
         return
     flow = AxisQueries(axes)
-    changed: dict[Place, Space] = {}
+    changed: dict[ValueAxis, Space] = {}
     for scores, axis in _single(flow):
         path = HeadPath(flow, Space(axes.of(scores.node.outputs[0])[axis].size, counts=True))
         term = (scores.line.outputs[0] or ())[axis]
@@ -148,15 +148,15 @@ class HeadPath(UnitPath):
 # ---------------------------------------------------------------------------- one head in each part
 
 
-def inner_heads(axes: Axes) -> dict[Place, Space]:
+def inner_heads(axes: Axes) -> dict[ValueAxis, Space]:
     """New spaces of the axes on which the one head in each part appears; empty if there is no such head."""
-    by_space: dict[Space, list[tuple[Place, Place]]] = {}
+    by_space: dict[Space, list[tuple[ValueAxis, ValueAxis]]] = {}
     for instance in axes.instances:
         for one_place, merged_place in _merged(axes, instance):
             by_space.setdefault(find(axes.of(merged_place[0])[merged_place[1]]), []).append(
                 (one_place, merged_place)
             )
-    changed: dict[Place, Space] = {}
+    changed: dict[ValueAxis, Space] = {}
     flow = AxisQueries(axes)
     for places in by_space.values():
         path = _Inside(flow, Space(axes.of(places[0][0][0])[places[0][0][1]].size, counts=True))
@@ -172,7 +172,7 @@ def count_inner_heads(axes: Axes) -> None:
         replace_spaces(axes, changed)
 
 
-def _merged(axes: Axes, instance: LineInstance) -> list[tuple[Place, Place]]:
+def _merged(axes: Axes, instance: LineInstance) -> list[tuple[ValueAxis, ValueAxis]]:
     """The places where an axis of one element is merged with the axis in front of it: that axis, and the
     merged one.
     """
@@ -193,7 +193,7 @@ def _merged(axes: Axes, instance: LineInstance) -> list[tuple[Place, Place]]:
 class _Inside(HeadPath):
     """The paths of one head in each part, from the places where it is merged with the parts."""
 
-    def follows(self, places: list[tuple[Place, Place]]) -> bool:
+    def follows(self, places: list[tuple[ValueAxis, ValueAxis]]) -> bool:
         """Whether all of these heads can be followed in both directions."""
         (first, at) = places[0][1]
         whole = product([self.axes.of(first)[at], self.unit])

@@ -25,7 +25,7 @@ from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes, LineInstance, instantiate, space_of
 from growc.passes.raising.attention import REPEAT_OP
 
-Place = tuple[Value, int]
+ValueAxis = tuple[Value, int]
 """A value and one of its axes."""
 
 
@@ -39,9 +39,9 @@ class Stretched:
     by: if no operator counts the element, the product that stretches it and the number of its operand.
     """
 
-    one: Place
+    one: ValueAxis
     group: Space
-    alone: tuple[Place, ...] = ()
+    alone: tuple[ValueAxis, ...] = ()
     by: tuple[Node, int] | None = None
 
 
@@ -75,7 +75,7 @@ def merged(axes: Axes, instance: LineInstance, by_node: Mapping[Node, LineInstan
                 yield Stretched((value, axis), space, group_axes)
 
 
-def _as_stretched(by_node: Mapping[Node, LineInstance], place: Place) -> tuple[Place, ...]:
+def _as_stretched(by_node: Mapping[Node, LineInstance], place: ValueAxis) -> tuple[ValueAxis, ...]:
     """The axis and its earlier forms, back to the operator that stretches it; empty if no operator does."""
     forms = [place]
     for value, axis in forms:
@@ -111,7 +111,7 @@ def is_one(value: Value, axis: int) -> bool:
     return value.sizes is not None and set(value.sizes[axis]) == {1}
 
 
-def named_axes(instance: LineInstance, name: Term) -> Iterator[tuple[Place, Term]]:
+def named_axes(instance: LineInstance, name: Term) -> Iterator[tuple[ValueAxis, Term]]:
     """The axes of the operands whose terms contain a label, each with its term."""
     yield from (((value, k), term) for value, k, term in instance.reads() if name in labels(term))
 
@@ -133,7 +133,7 @@ def _expose(axes: Axes, by_node: dict[Node, LineInstance], places: Sequence[Stre
     replace_spaces(axes, path.found | dict.fromkeys((axis for s in places for axis in s.alone), inner))
 
 
-def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
+def replace_spaces(axes: Axes, changed: Mapping[ValueAxis, Space]) -> None:
     """Give axes new spaces, and instantiate the operators on them again."""
     for (value, axis), space in changed.items():
         spaces = list(axes.spaces[value])
@@ -142,7 +142,7 @@ def replace_spaces(axes: Axes, changed: Mapping[Place, Space]) -> None:
     axes.instances = [_again(axes, i, changed) for i in axes.instances]
 
 
-def _again(axes: Axes, instance: LineInstance, changed: Mapping[Place, Space]) -> LineInstance:
+def _again(axes: Axes, instance: LineInstance, changed: Mapping[ValueAxis, Space]) -> LineInstance:
     """The instance of a node with the new spaces.
 
     It keeps its line if the line names all changed axes. The line must also name no axis that stays one
@@ -164,7 +164,7 @@ class UnitPath:
     def __init__(self, axes: Axes, by_node: dict[Node, LineInstance]) -> None:
         self.axes, self.by_node = axes, by_node
         self.used_again = cache(self._used_again)
-        self.found: dict[Place, Space] = {}
+        self.found: dict[ValueAxis, Space] = {}
         self.segments: dict[Space, dict[int, Space]] = {}
         """The new segments of each space of several segments, by the positions where they start."""
 
@@ -230,7 +230,7 @@ class UnitPath:
             reused |= origin.weight in self.axes.used_often or len(origin.users) > 1
         return reused
 
-    def whole(self, place: Place, spaces: dict[str, Space], term: Term, name: str, space: Space) -> Space:
+    def whole(self, place: ValueAxis, spaces: dict[str, Space], term: Term, name: str, space: Space) -> Space:
         """The space of an axis with one new factor or segment. New segments that it already has stay."""
         start, new = 0, dict[int, Space]()
         for part in term[1] if term[0] == "+" else (term,):
@@ -246,7 +246,7 @@ class UnitPath:
         self.add(place, find(known_space), new)
         return known_space
 
-    def filled(self, place: Place, new: Mapping[int, Space]) -> Space:
+    def filled(self, place: ValueAxis, new: Mapping[int, Space]) -> Space:
         """The space of an axis with new segments."""
         value, axis = place
         new_parts, at, end = list[Space](), 0, 0
@@ -257,13 +257,13 @@ class UnitPath:
             at += segment.size[0]
         return sum_of(new_parts)
 
-    def add(self, place: Place, held: Space, new: Mapping[int, Space]) -> None:
+    def add(self, place: ValueAxis, held: Space, new: Mapping[int, Space]) -> None:
         """Add new segments to a space that already has some."""
         self.segments.setdefault(held, {}).update(new)
         filled = self.filled(place, self.segments[held])
         held.kind, held.parts = filled.kind, filled.parts
 
-    def met(self, place: Place, space: Space) -> bool:
+    def met(self, place: ValueAxis, space: Space) -> bool:
         """Whether an axis that already has a new space can have this one: the same, or one with other
         segments.
         """
@@ -294,7 +294,7 @@ class UnitPath:
                     self.found[successor] = self.found[value, axis]
                     pending.append(successor)
 
-    def same_after(self, value: Value, axis: int) -> Iterator[Place]:
+    def same_after(self, value: Value, axis: int) -> Iterator[ValueAxis]:
         """Axes that operators make of this one unchanged, with as many axes of one element in front as it
         has.
         """

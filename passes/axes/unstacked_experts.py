@@ -19,7 +19,7 @@ from growc.ir.notation import Line, Term, labels
 from growc.ir.traits import SUM, WRITE
 from growc.passes.axes.routing import ROUTED
 
-Units = frozenset[int]
+UnitNumbers = frozenset[int]
 """The numbers of units."""
 
 
@@ -37,7 +37,7 @@ class UnstackedExperts:
     whole: Value
     axis: int
     cuts: Mapping[Node, Sequence[int]]
-    values: dict[Value, Units] = field(default_factory=dict, repr=False)
+    values: dict[Value, UnitNumbers] = field(default_factory=dict, repr=False)
     owners: dict[Node, int] = field(default_factory=dict, repr=False)
     refusal: Reason | None = None
 
@@ -54,12 +54,12 @@ class UnstackedExperts:
             uses_by_unit[unit] += [v for v in node.operands if v.weight is not None]
         return uses_by_unit
 
-    def dead(self, gone: Units) -> Iterator[Node]:
+    def dead(self, gone: UnitNumbers) -> Iterator[Node]:
         """The nodes that nothing needs without these units."""
         yield from (node for node, unit in self.owners.items() if unit in gone)
         yield from (v.producer for v, units in self.values.items() if v.producer and units <= gone)
 
-    def left(self, gone: Units) -> Iterator[tuple[Node, tuple[int, ...]]]:
+    def left(self, gone: UnitNumbers) -> Iterator[tuple[Node, tuple[int, ...]]]:
         """The operands that sums and writes keep without these units, for those that lose some."""
 
         def vanishes(value: Value | None) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats
 from growc.algebra.unit_ranges import UnitRange
-from growc.ir.graph import Clamp, Node, Operands, Value
+from growc.ir.graph import Clamp, Node, OperandRanges, Value
 from growc.ir.traits import MOVES, POLE
 from growc.passes.axes.norms import scalar, without_eps
 
@@ -21,7 +21,7 @@ MEANS = ("mean", "extreme")
 """Treatments whose results are elements of their operands, or means of these."""
 
 
-def image(node: Node, given: Operands, domain: Bools) -> UnitRange:
+def image(node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
     """The range of the result of an operator that is elementwise or moves elements.
 
     domain: units that are in the domain of the operator because the source's units are, such as means.
@@ -45,7 +45,7 @@ def image(node: Node, given: Operands, domain: Bools) -> UnitRange:
     return replace(result, wild=(result.wild & ~domain) | wild, ends=result.ends | ends)
 
 
-def _clamped(node: Node, clamp: Clamp, given: Operands) -> UnitRange:
+def _clamped(node: Node, clamp: Clamp, given: OperandRanges) -> UnitRange:
     """The range of operand 0 clamped between bounds, which are numbers or other operands."""
     ranges = {node.inputs[i]: x for i, x in given.items()}
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from growc.ir.graph import Graph, Node, Value
 from growc.passes.dataflow.reachability import users
 
-Vertex = Value | Node
+DataVertex = Value | Node
 Edge = tuple[Value, Node]
 
 
@@ -27,9 +27,9 @@ class PostDominators:
         self, graph: Graph, data: frozenset[Value], root: Value, beside: frozenset[Edge] = frozenset()
     ) -> None:
         self.root, self.data, self.beside = root, data, beside
-        self.parent: dict[Vertex, Vertex] = {root: root}
-        self._depth: dict[Vertex, int] = {root: 0}
-        self._jump: dict[Vertex, Vertex] = {root: root}
+        self.parent: dict[DataVertex, DataVertex] = {root: root}
+        self._depth: dict[DataVertex, int] = {root: 0}
+        self._jump: dict[DataVertex, DataVertex] = {root: root}
         self.nodes = self._grow(graph)
 
     def _grow(self, graph: Graph) -> list[Node]:
@@ -50,8 +50,8 @@ class PostDominators:
             after = (n for n in users(value, self.data) if n in self.parent)
             self._hang(value, (n for n in after if (value, n) not in self.beside))
 
-    def _hang(self, vertex: Vertex, after: Iterable[Vertex]) -> bool:
-        parent: Vertex | None = None
+    def _hang(self, vertex: DataVertex, after: Iterable[DataVertex]) -> bool:
+        parent: DataVertex | None = None
         for next_vertex in after:
             parent = next_vertex if parent is None else self.meet(parent, next_vertex)
         if parent is None:
@@ -63,7 +63,7 @@ class PostDominators:
         jump[vertex] = two_jumps if even else parent
         return True
 
-    def meet(self, a: Vertex, b: Vertex) -> Vertex:
+    def meet(self, a: DataVertex, b: DataVertex) -> DataVertex:
         """The nearest common ancestor of two vertices."""
         parent, depth, jump = self.parent, self._depth, self._jump
         if depth[a] < depth[b]:
@@ -77,7 +77,7 @@ class PostDominators:
                 a, b = jump[a], jump[b]
         return a
 
-    def way(self, vertex: Vertex) -> Iterator[Vertex]:
+    def way(self, vertex: DataVertex) -> Iterator[DataVertex]:
         """Yield a vertex and its ancestors, in order, up to the root."""
         yield vertex
         while vertex is not self.root:

@@ -34,7 +34,7 @@ from growc.passes.dataflow.intervals import (
     union,
 )
 
-Rule = Callable[[At], TensorRange]
+RangeRule = Callable[[At], TensorRange]
 
 FEW = 1024
 """Number of elements. Real weights with more elements are not read."""
@@ -44,7 +44,7 @@ FEW = 1024
 class Ranges:
     """The ranges of one graph that were asked for so far."""
 
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, RangeRule]
     found: dict[tuple[Value, Seen], TensorRange] = field(default_factory=dict)
     stored: dict[Weight, TensorRange] = field(default_factory=dict)
 
@@ -150,7 +150,7 @@ def total(at: At) -> TensorRange:
     return whole
 
 
-def wrapping(rule: Rule) -> Rule:
+def wrapping(rule: RangeRule) -> RangeRule:
     """The rule of a sum or product of integers that may be wild, made from the plain rule.
 
     A cast may have turned NaN into the least number of the type. Arithmetic wraps around there, and its
@@ -193,7 +193,7 @@ def _written(at: At) -> TensorRange:
     return TensorRange(0, rests=both.rests) if both.low >= 0 else ANY
 
 
-BY_TRAIT: Mapping[Trait, Rule] = {
+BY_TRAIT: Mapping[Trait, RangeRule] = {
     SAME: _cast,
     VIEW: moved,
     TURN: moved,

@@ -104,7 +104,7 @@ KEEPING = ("layout", "lookup", "pointwise zero")
 ROWWISE = ("add", "multiply", "divide", "pointwise", "select", "contract", "mean", "sum", "fold", "extreme")
 """Prefixes of other treatments that keep units of a label apart, where the label is on both sides."""
 
-Sizes = tuple[Size, ...]
+Dimensions = tuple[Size, ...]
 
 
 def _sized(node: Node) -> bool:
@@ -115,7 +115,7 @@ def _sized(node: Node) -> bool:
     return (listed is None or listed.known is not None) and "axes" not in node.attributes
 
 
-def _viewed(node: Node, along: RowPlace, before: Sizes, after: Sizes) -> Iterator[RowPlace]:
+def _viewed(node: Node, along: RowPlace, before: Dimensions, after: Dimensions) -> Iterator[RowPlace]:
     """Yield the places of rows before a change of shape."""
     named, (axis, block) = node.named_axes if node.laws.shape is None else None, along
     if node.laws.shape is not None:  # a change of shape keeps the distance between two rows in elements
@@ -137,5 +137,5 @@ def _viewed(node: Node, along: RowPlace, before: Sizes, after: Sizes) -> Iterato
         yield from (RowPlace(k, block) for k in axes)
 
 
-def _behind(sizes: Sizes, axis: int) -> list[int]:
+def _behind(sizes: Dimensions, axis: int) -> list[int]:
     return [prod(point[axis + 1 :]) for point in zip(*sizes, strict=True)]

@@ -17,7 +17,7 @@ from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.queries import AxisQueries
 from growc.passes.axes.ties import Tie
 from growc.passes.edits import HeadEdits
-from growc.passes.raising.attention import Attention, Operand
+from growc.passes.raising.attention import Attention, OperandPlace
 from growc.passes.roles.name_axes import Roles
 from growc.recipe import syntax_tree as ast
 from growc.recipe.ranking_rules import RANKINGS
@@ -51,7 +51,7 @@ class _Finder(AxisQueries):
         places = [self.place(*operand) for operand in operands]
         return [p for p in places if p is not None] if None not in places else []
 
-    def beside(self, attention: Attention) -> Iterator[Operand]:
+    def beside(self, attention: Attention) -> Iterator[OperandPlace]:
         """Yield the operands made by weights of the keys, and not of the queries, in other products.
 
         The scores are a sum with these products (keys compared with positions, positions with key weights).

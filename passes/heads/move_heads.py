@@ -29,12 +29,13 @@ from growc.plans.plan import MEAN, AxisStep, Gap, Layout, LeafStep
 AVERAGING = frozenset({"mean", "extreme", "layer_norm", "rms_norm"})
 """Treatments whose result does not depend on the number of equal copies of heads."""
 
-Place = tuple[str, int]
+OutputAxis = tuple[str, int]
+"""The name of an output, and one of its axes."""
 
 
 def move_heads(
     axes: Axes, stage: Stage, sizes: Sizes
-) -> tuple[dict[Value, list[AxisStep]], dict[Place, IndexMap], dict[Place, Floats]]:
+) -> tuple[dict[Value, list[AxisStep]], dict[OutputAxis, IndexMap], dict[OutputAxis, Floats]]:
     """The steps of every weight, the map of every axis of a model output, and for means also the matrix.
 
     Raises GrowError (G304) where an operator takes the heads together, or a weight has no means.

@@ -41,7 +41,7 @@ from growc.passes.runner import run as run_passes
 from growc.plans.memory_bound import OF_NODE, require
 from growc.plans.plan import Gap, Summary
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, Named, evaluate
+from growc.recipe.expression import Expr, SizeName, evaluate
 from growc.recipe.layer_orders import SHALLOWER, arrangement, counted_back, layers_of, new_layers
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.scope_keys import scope_key
@@ -175,7 +175,7 @@ def of_places(depth: RunHistory, scores: Sequence[float | None], order: ast.Laye
 def _evaluated(bound: Bound, depth: RunHistory, size_of: SizeOf, expr: Expr) -> int:
     """The value of an expression in a statement on layers, with the sizes before that statement."""
 
-    def size(axis: Named) -> int:
+    def size(axis: SizeName) -> int:
         if axis.name == "layers":
             return depth.count_before(axis.moment)
         return size_of(axis.name, axis.span, bound.number if axis.moment is None else axis.moment)

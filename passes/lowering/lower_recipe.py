@@ -41,7 +41,7 @@ from growc.passes.roles.why_tied import bearers
 from growc.passes.upcycling.experts import made_here
 from growc.plans.plan import AxisChange, Summary
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Binary, Expr, Name, Named, evaluate, spell
+from growc.recipe.expression import Binary, Expr, Name, SizeName, evaluate, spell
 from growc.recipe.expression import parts_of as nodes_of
 from growc.recipe.layer_orders import Depth as DepthStatement
 from growc.recipe.layer_orders import statistic_of
@@ -342,7 +342,7 @@ class _Lowering:
         Names mean sizes before the statement; a `let` uses the sizes at its own place.
         """
 
-        def size(axis: Named) -> int:
+        def size(axis: SizeName) -> int:
             sizes = self.done.sizes if axis.moment is None else self.done.before(axis.moment)
             return self.size(axis.name, axis.span, region, target, ordinal, sizes)
 

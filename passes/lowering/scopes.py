@@ -22,7 +22,7 @@ from growc.passes.lowering.resolve_axis import lies_under, only_size
 from growc.passes.roles.name_axes import RoleAxis
 from growc.passes.roles.submodels import Scopes
 from growc.recipe import syntax_tree as ast
-from growc.recipe.expression import Expr, Named, evaluate
+from growc.recipe.expression import Expr, SizeName, evaluate
 from growc.recipe.layer_orders import counted_back, layers_of
 
 
@@ -137,7 +137,7 @@ def _among(axes: Axes, chosen: Callable[[Value], bool]) -> tuple[frozenset[Space
 def _number(run: Run, moment: int, expr: Expr) -> int:
     """The value of an expression in a range of layers. Raises GrowError (G209) for axes in it."""
 
-    def count(axis: Named) -> int:
+    def count(axis: SizeName) -> int:
         if axis.name == "layers":
             return run.history.count_before(moment if axis.moment is None else axis.moment)
         message, remedy = f"this version does not know `{axis.name}` in a range of layers", "write a number"

@@ -41,7 +41,7 @@ UNFOLD_OP, REPEAT_OP = "growc::Unfold", "growc::Repeat"
 
 PARTS = ("queries", "keys", "values")
 
-Operand = tuple[LineInstance, int]
+OperandPlace = tuple[LineInstance, int]
 """A product, or an operator that attends, and the number of one of its operands."""
 
 
@@ -57,7 +57,7 @@ class Attention:
 
     node: Node
     scores: LineInstance
-    operands: tuple[Operand, ...]
+    operands: tuple[OperandPlace, ...]
     heads: tuple[Space, ...]
     own: frozenset[Space]
     depths: tuple[tuple[Space, ...], ...]
@@ -117,7 +117,7 @@ def _of_products(flow: AxisQueries, softmax: Node, scores: LineInstance) -> Atte
     below, line = flow.product_below(softmax), scores.line
     last_label = (line.outputs[0] or ("_",))[-1]
     keys = [place for place in (0, 1) if last_label in (line.inputs[place] or ())]
-    operands: tuple[Operand, ...] = ()
+    operands: tuple[OperandPlace, ...] = ()
     if below is not None and len(keys) == 1:
         operands = (scores, 1 - keys[0]), (scores, keys[0]), below
     shared = set(names_of(line.inputs[0])) & set(names_of(line.inputs[1]))
@@ -143,7 +143,7 @@ def _not_given(flow: AxisQueries, heads: Iterable[Space]) -> tuple[Space, ...]:
     return tuple(s for s in factors_of_heads if not input_atoms.issuperset(leaves(s))) or factors_of_heads
 
 
-def _own(flow: AxisQueries, heads: Collection[Space], operands: Sequence[Operand]) -> frozenset[Space]:
+def _own(flow: AxisQueries, heads: Collection[Space], operands: Sequence[OperandPlace]) -> frozenset[Space]:
     """The atoms of heads that keys or values have; all atoms, where these cannot be told apart."""
     values = [instance.node.required(place) for instance, place in operands[1:]]
     brought = {x for value in values for x in _brought(flow, value)}
@@ -174,7 +174,7 @@ def _made_of(flow: AxisQueries, value: Value) -> list[Value]:
     return [v for v in operands if v not in flow.static or value in flow.static]
 
 
-def _depth_of_values(flow: AxisQueries, below: Operand | None) -> tuple[Space, ...]:
+def _depth_of_values(flow: AxisQueries, below: OperandPlace | None) -> tuple[Space, ...]:
     """The axes inside a head of the values; empty where no product with the probabilities is found."""
     if below is None:
         return ()
@@ -243,7 +243,7 @@ def shared_projection(flow: AxisQueries, attention: Attention) -> tuple[tuple[in
     return (), None
 
 
-def _projections(flow: AxisQueries, attention: Attention, operand: Operand) -> list[LineInstance]:
+def _projections(flow: AxisQueries, attention: Attention, operand: OperandPlace) -> list[LineInstance]:
     """The nearest products with weights above an operand that make its units."""
     value = operand[0].node.inputs[operand[1]]
     attention_atoms = {*atoms_of(attention.heads)} or {

@@ -23,7 +23,7 @@ from growc.ir.graph import Graph, Node, Value, Weight, static_values
 from growc.ir.rows import columns
 from growc.ir.traits import TAKE
 from growc.passes.axes.routing import numbers_of_rankings, ranked_axis
-from growc.passes.axes.unstacked_experts import Units, UnstackedExperts
+from growc.passes.axes.unstacked_experts import UnitNumbers, UnstackedExperts
 
 TABLE = """
     #   operator                  operands                         result
@@ -118,7 +118,7 @@ class _Raising:
                     self.refuse(experts, next(iter(experts.cuts)), cause)
                 yield replace(experts, refusal=self.refusals.get(experts))
 
-    def tag(self, experts: UnstackedExperts, value: Value, units: Units) -> None:
+    def tag(self, experts: UnstackedExperts, value: Value, units: UnitNumbers) -> None:
         """Note that a value is zero without some units."""
         experts.values[value] = units
         self.tagged[value].append(experts)
@@ -137,13 +137,13 @@ class _Raising:
         for out in node.outputs:
             self.tag(experts, out, units)
 
-    def made(self, experts: UnstackedExperts, node: Node) -> Units | None:
+    def made(self, experts: UnstackedExperts, node: Node) -> UnitNumbers | None:
         """The units without which a node's results are zero; None where there are none, or on a refusal."""
         names = {"any", node.op, node.treatment, *(trait.name for trait in node.traits)}
         names = {"body"} if any(v in experts.values for v in node.captured) else names
         row = next(r for r in ROWS if not r.operators.isdisjoint(names) and self.fits(r, experts, node))
         operands = [v for v in node.inputs if v is not None]
-        units: Units = frozenset().union(*(experts.values.get(v, ()) for v in operands))
+        units: UnitNumbers = frozenset().union(*(experts.values.get(v, ()) for v in operands))
         if row.words == "alike" and any(v.sizes != node.outputs[0].sizes for v in operands):
             self.refuse(experts, node, "stretches what one of them gives")
             return None
@@ -164,7 +164,7 @@ class _Raising:
                 unit_sets.add(experts.values[value])
         return len(unit_sets) <= 1
 
-    def is_one_of(self, kinds: frozenset[str], value: Value, units: Units | None) -> bool:
+    def is_one_of(self, kinds: frozenset[str], value: Value, units: UnitNumbers | None) -> bool:
         """Whether an operand is of one of the kinds of a term of the table."""
         if "any" in kinds:
             return True
@@ -237,7 +237,7 @@ class Cut(NamedTuple):
     units: tuple[int, ...]
 
 
-def _by_number(node: Node, _: Rankings) -> Cut | None:
+def _by_number(node: Node, _: RankingNodes) -> Cut | None:
     """1: a node takes one unit of operand 0 by a constant number."""
     places = [one for one in node.addresses if not one.result] if node.has(TAKE) else []
     numbers = [_number(node.input(one.operand)) for one in places]
@@ -248,7 +248,7 @@ def _by_number(node: Node, _: Rankings) -> Cut | None:
     return Cut(whole, axis, (numbers[0] or 0,)) if single else None
 
 
-def _by_place(node: Node, _: Rankings) -> Cut | None:
+def _by_place(node: Node, _: RankingNodes) -> Cut | None:
     """2: a node splits an axis so that every unit is a separate result."""
     if node.op != "Split":
         return None
@@ -257,7 +257,7 @@ def _by_place(node: Node, _: Rankings) -> Cut | None:
     return Cut(node.required(0), axis, tuple(range(len(node.outputs)))) if single else None
 
 
-def _compared(node: Node, rankings: Rankings) -> Cut | None:
+def _compared(node: Node, rankings: RankingNodes) -> Cut | None:
     """3: a node compares the numbers from a ranking with a constant number."""
     for numbers, other in (node.inputs, node.inputs[::-1]) if node.op == "Equal" else ():
         number, ranking = _number(other), None if numbers is None else rankings.get(numbers)
@@ -270,7 +270,7 @@ def _compared(node: Node, rankings: Rankings) -> Cut | None:
 CUTS = (_by_number, _by_place, _compared)
 """Rows 1 to 3: the ways to cut a unit out of an axis, or to compare its number."""
 
-Rankings = Mapping[Value, Node]
+RankingNodes = Mapping[Value, Node]
 
 
 def _cuts(

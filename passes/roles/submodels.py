@@ -23,8 +23,8 @@ from growc.ir.traits import SIZES
 from growc.passes.axes.queries import AxisQueries
 from growc.passes.roles.residual_streams import Residual
 
-Parts = frozenset[int]
-NONE: Parts = frozenset()
+SubmodelNumbers = frozenset[int]
+NONE: SubmodelNumbers = frozenset()
 
 
 @dataclass
@@ -73,13 +73,13 @@ class _Parts:
             self.parent[part] = part = self.parent[self.parent[part]]
         return part
 
-    def roots(self, parts: Iterable[int]) -> Parts:
+    def roots(self, parts: Iterable[int]) -> SubmodelNumbers:
         """The numbers that stand for several parts."""
         return frozenset(map(self.root, parts))
 
-    def downwards(self) -> dict[Value, Parts]:
+    def downwards(self) -> dict[Value, SubmodelNumbers]:
         """The parts that reach each value. Also joins sums to parts, and notes which part feeds which."""
-        above: dict[Value, Parts] = {}
+        above: dict[Value, SubmodelNumbers] = {}
         for instance in self.flow.axes.instances:
             node = instance.node
             if node.has(SIZES):
@@ -94,9 +94,9 @@ class _Parts:
             above.update((out, reached) for out in node.outputs)
         return above
 
-    def upwards(self) -> dict[Value, Parts]:
+    def upwards(self) -> dict[Value, SubmodelNumbers]:
         """The parts that each value works for."""
-        below: dict[Value, Parts] = {}
+        below: dict[Value, SubmodelNumbers] = {}
         for instance in reversed(self.flow.axes.instances):
             node = instance.node
             parts = NONE.union(*(below.get(o, NONE) for o in node.outputs))
@@ -121,7 +121,7 @@ class _Parts:
             names |= {p: f"tower {k}" for k, p in enumerate(alone)}
         return names
 
-    def makers(self) -> Iterator[tuple[Value, Parts]]:
+    def makers(self) -> Iterator[tuple[Value, SubmodelNumbers]]:
         """Yield the results of weights, and the tables, each with the parts that it works for."""
         for instance in self.flow.maps:
             out = instance.node.outputs[0]

@@ -20,7 +20,7 @@ from growc.system.delayed_imports import postponed
 with postponed("networkx"):
     import networkx as nx
 
-Vertex = tuple[Value, int]
+AxisVertex = tuple[Value, int]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TiePath:
     the node (or tie) at which the path leaves an earlier path; None where it starts at the first weight.
     """
 
-    vertex: Vertex
+    vertex: AxisVertex
     steps: tuple[Node | Tie, ...] = ()
     start: Node | Tie | None = None
 
@@ -47,11 +47,11 @@ class Frozen:
     cause: str
 
 
-def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Vertex]:
+def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[AxisVertex]:
     """The graph of all axes of all tensors. Each edge has the node (or the tie) that is its reason."""
-    graph: nx.Graph[Vertex] = nx.Graph()
+    graph: nx.Graph[AxisVertex] = nx.Graph()
     for instance in axes.instances:
-        seen: dict[str, Vertex] = {}
+        seen: dict[str, AxisVertex] = {}
         for value, axis, term in (*instance.reads(), *instance.makes()):
             for name in labels(term):
                 vertex = (value, axis)
@@ -66,7 +66,7 @@ def axis_graph(axes: Axes, ties: Sequence[Tie]) -> nx.Graph[Vertex]:
     return graph
 
 
-def bearers(axes: Axes, role: RoleAxis) -> list[Vertex]:
+def bearers(axes: Axes, role: RoleAxis) -> list[AxisVertex]:
     """The weight axes in which the atoms of a named axis stand, in canonical order."""
     atoms = _atoms(role)
     return [(u, k) for u in axes.graph.uses() for k, s in enumerate(axes.of(u)) if _bears(s, atoms)]
@@ -92,7 +92,7 @@ def ways(axes: Axes, ties: Sequence[Tie], role: RoleAxis) -> list[TiePath]:
     all_axes = axis_graph(axes, ties)
     graph = all_axes.subgraph([(v, k) for v, k in all_axes if _bears(axes.of(v)[k], atoms)])
     tree = _tree(graph, weight_axes[0])
-    arrived: dict[Vertex, Node | Tie | None] = {weight_axes[0]: None}
+    arrived: dict[AxisVertex, Node | Tie | None] = {weight_axes[0]: None}
     way_by_place: dict[tuple[str, int], TiePath] = {}
     for vertex in weight_axes:
         steps: list[Node | Tie] = []
@@ -112,13 +112,13 @@ LENGTH_OF_A_TIE = 10**6
 """The length of a tie in steps: more than any path through operators has."""
 
 
-def _tree(graph: nx.Graph[Vertex], root: Vertex) -> dict[Vertex, Vertex]:
+def _tree(graph: nx.Graph[AxisVertex], root: AxisVertex) -> dict[AxisVertex, AxisVertex]:
     """For each vertex, the one before it on the shortest path from the root.
 
     A path takes a tie only where no operator leads on.
     """
 
-    def length(u: Vertex, v: Vertex, edge: dict[str, object]) -> int:
+    def length(u: AxisVertex, v: AxisVertex, edge: dict[str, object]) -> int:
         return LENGTH_OF_A_TIE if isinstance(edge["reason"], Tie) else 1
 
     if root not in graph:

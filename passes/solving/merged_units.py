@@ -16,15 +16,13 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Value
 from growc.ir.lowered_statement import Sizes, Stage
 from growc.passes.axes.infer import Axes
-from growc.passes.heads.move_heads import matrix_of
+from growc.passes.heads.move_heads import OutputAxis, matrix_of
 from growc.plans.plan import MEAN, AxisStep, Gap, Layout, LeafStep
-
-Place = tuple[str, int]
 
 
 def merge_units(
     axes: Axes, stage: Stage, sizes: Sizes
-) -> tuple[dict[Value, list[AxisStep]], dict[Place, IndexMap], dict[Place, Floats]]:
+) -> tuple[dict[Value, list[AxisStep]], dict[OutputAxis, IndexMap], dict[OutputAxis, Floats]]:
     """The steps of weights, the maps of output axes, and these maps as matrices.
 
     Raises GrowError (G304) where a weight has no means.

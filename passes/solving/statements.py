@@ -20,7 +20,7 @@ from growc.ir.lowered_statement import Sizes, Stage
 from growc.passes.compilation import Mapped, Solved
 from growc.passes.dataflow.ranges import Ranges
 from growc.passes.finish.symmetry import units_that_are_read
-from growc.passes.heads.move_heads import averaged, move_heads
+from growc.passes.heads.move_heads import OutputAxis, averaged, move_heads
 from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.new_layers.drawn_layers import redraws
 from growc.passes.solving.build_constraints import build_links, carriers_of
@@ -170,10 +170,6 @@ class _Statements:
         )
 
 
-Place = tuple[str, int]
-"""The name of an output, and one of its axes."""
-
-
 @dataclass
 class Outgoing:
     """The axes of outputs that change.
@@ -181,10 +177,10 @@ class Outgoing:
     `maps`: their index maps. `blends`: matrices of the axes whose units are means of several.
     """
 
-    maps: dict[Place, IndexMap] = field(default_factory=dict)
-    blends: dict[Place, Floats] = field(default_factory=dict)
+    maps: dict[OutputAxis, IndexMap] = field(default_factory=dict)
+    blends: dict[OutputAxis, Floats] = field(default_factory=dict)
 
-    def follow(self, place: Place, state: IndexMap, matrix: Floats | None = None) -> None:
+    def follow(self, place: OutputAxis, state: IndexMap, matrix: Floats | None = None) -> None:
         """Add one more statement. `matrix`: its exact effect where `state` cannot express it."""
         first = self.maps.get(place)
         if matrix is not None or place in self.blends:

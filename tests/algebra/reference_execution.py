@@ -13,13 +13,13 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
-from growc.plans.execute import Read, draws, leaf_steps
+from growc.plans.execute import ReadTensor, draws, leaf_steps
 from growc.plans.other_axes import through
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, AxisStep, LeafStep, WeightPlan
 from growc.recipe.fills import new_units
 
 
-def execute(plan: WeightPlan, source: Array, read: Read) -> Array:
+def execute(plan: WeightPlan, source: Array, read: ReadTensor) -> Array:
     """The new values of a weight, as `growc.plans.execute.execute`, but for parts of computed weights."""
     if plan.literal is not None:
         return np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after)
@@ -33,7 +33,7 @@ def execute(plan: WeightPlan, source: Array, read: Read) -> Array:
     return np.ascontiguousarray(out).reshape(plan.after).astype(source.dtype, copy=False)
 
 
-def _stepped(steps: Sequence[AxisStep], source: Array, read: Read, shift: float) -> Array:
+def _stepped(steps: Sequence[AxisStep], source: Array, read: ReadTensor, shift: float) -> Array:
     """A tensor with its shift after some steps; 16-bit numbers as float32."""
     std = float(np.std(wide(source))) if any(map(draws, steps)) else 0.0
     narrow = source.dtype.itemsize == 2 and source.dtype.kind not in "iu"

@@ -15,7 +15,7 @@ from growc.errors.source import SourceText
 from growc.grammar import parse, parse_expression
 from growc.grammar.messages import FORMS, KINDS, NAMED
 from growc.grammar.parser import grammar, keywords
-from growc.recipe.expression import Named, evaluate, replaced, spell
+from growc.recipe.expression import SizeName, evaluate, replaced, spell
 from growc.recipe.syntax_tree import ROLES, Blank, Comment, RecipeTree, Scoped, Widen
 
 ROOT = Path(__file__).parents[2]
@@ -209,7 +209,7 @@ def test_an_expression_is_read_from_where_it_starts():
 
 @given(expressions)
 def test_putting_names_in_the_place_of_themselves_changes_nothing(expr):
-    assert replaced(expr, Named, lambda axis: axis) == expr
+    assert replaced(expr, SizeName, lambda axis: axis) == expr
 
 
 def test_statements_know_where_they_stand():

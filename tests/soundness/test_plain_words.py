@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from graphs import ROOT
 
-INVERTED = re.compile(r"(?:^|[.:!?]\s+|\n\n)\s*(?P<start>What|Those that|Of which|Whatever)\b")
+INVERTED = re.compile(r"(?:^|[.:!?]\s+|\n\n)\s*(?P<start>What|Those that|Of which|Whatever|Who)\b")
 """The beginning of a sentence that has a clause for its subject."""
 
 TREES = {
@@ -25,7 +25,8 @@ TREES = {
     "examples": "examples/**/*.py",
     "docs": "docs/**/*.md",
     "pages of examples": "examples/**/*.md",
-    "README": "README.md",
+    "pages of errors": "growc/errors/*.md",
+    "pages at the root": "*.md",
 }
 
 
@@ -63,12 +64,23 @@ def test_an_inverted_sentence_is_found() -> None:
     assert not INVERTED.search("It says what is read.")
 
 
-def test_no_class_name_stands_for_two_things() -> None:
+def types_named(path: Path) -> Iterator[str]:
+    """The classes of a module, and its names for types that have none. Variables of types are neither."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.ClassDef(name=name):
+                yield name
+            case ast.Assign(value=ast.Call(func=ast.Name(id="TypeVar"))):
+                pass
+            case ast.Assign(targets=[ast.Name(id=name)]) if name[0].isupper() and not name.isupper():
+                yield name
+
+
+def test_no_name_of_a_type_stands_for_two_things() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for tree in ("growc", "passes", "grammar"):
         for path in sorted(ROOT.glob(TREES[tree])):
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.ClassDef):
-                    homes[node.name].append(str(path.relative_to(ROOT)))
+            for name in types_named(path):
+                homes[name].append(str(path.relative_to(ROOT)))
     assert len(homes) > 500
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}

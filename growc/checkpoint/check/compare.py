@@ -31,7 +31,7 @@ from growc.verification.feeds import named_arrays
 from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
 from growc.verification.verify import Comparison, Verification
 
-Case = Mapping[str, Any]
+ForwardArguments = Mapping[str, Any]
 """Keyword arguments of a forward call."""
 
 SEEDS = (0, 1)
@@ -94,7 +94,7 @@ class CompareCases:
             return self.own(before, load(self.result, kind), self.cases(before), rank, size)
 
     def own(
-        self, before: Loaded, after: Loaded, cases: Sequence[Case], rank: int, size: int
+        self, before: Loaded, after: Loaded, cases: Sequence[ForwardArguments], rank: int, size: int
     ) -> Comparison | None:
         """The comparison on the process's cases, with both models loaded."""
         if self.narrow and not (before.whole or self.single):
@@ -105,7 +105,7 @@ class CompareCases:
         others = [moved] if self.single else _others(self.source, before, self.narrow)
         return _measured(self.ports, before, after, others, mine, self.narrow)
 
-    def cases(self, before: Loaded) -> list[Case]:
+    def cases(self, before: Loaded) -> list[ForwardArguments]:
         """All cases, of all processes."""
         if self.inputs is not None:
             return _read(self.inputs, self.source)
@@ -131,7 +131,7 @@ def _measured(
     before: Loaded,
     after: Loaded,
     others: Sequence[Callable[[], Loaded]],
-    cases: Sequence[Case],
+    cases: Sequence[ForwardArguments],
     narrow: bool,
 ) -> Comparison:
     """The differences of `after` from `before`, and of `others` from `before`; only one of `others` is loaded
@@ -148,11 +148,11 @@ def _measured(
     return comparison
 
 
-def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Case]:
+def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[ForwardArguments]:
     """Cases that both can run, with a batch of one row if the model accepts it."""
     numbered = {n: m for n, maps in ports.input_maps().items() for m in maps if isinstance(m, NumberMap)}
     module = build(config_of(result if ports.narrower else source))
-    cases: list[Case] = []
+    cases: list[ForwardArguments] = []
     for seed in SEEDS:
         drawn = real_inputs(module, seed)
         for name, numbers in numbered.items():
@@ -167,7 +167,7 @@ def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[Cas
     return [*cases, row]
 
 
-def _read(path: Path, source: Path) -> list[Case]:
+def _read(path: Path, source: Path) -> list[ForwardArguments]:
     """The case in a file: an array for every argument of drawn inputs, if these are known."""
     arrays = {name: to_torch(array) for name, array in named_arrays(path).items()}
     module = build(config_of(source))
@@ -179,7 +179,7 @@ def _read(path: Path, source: Path) -> list[Case]:
     return [arrays | without_cache(module, kwargs=arrays)]
 
 
-def _known(module: nn.Module) -> Case:
+def _known(module: nn.Module) -> ForwardArguments:
     """Inputs with known names and kinds; empty if there are none."""
     with contextlib.suppress(GrowError):
         return example_inputs(module)
@@ -196,7 +196,9 @@ def _moved(value: Any, maps: Sequence[Any]) -> Any:
     return value
 
 
-def _add_rounding(found: Rounding, other: Loaded, cases: Sequence[Case], expected: Sequence[Any]) -> None:
+def _add_rounding(
+    found: Rounding, other: Loaded, cases: Sequence[ForwardArguments], expected: Sequence[Any]
+) -> None:
     """Add to the rounding how the source, run in another way, differs from itself."""
     for case, outputs in zip(cases, expected, strict=True):
         try:

@@ -13,7 +13,7 @@ from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.torch_tensors import on_disk
 from growc.plans.plan import Plan, WeightPlan
 from growc.training.distributed_state import StoredState, read
-from growc.training.optimizer_state import Carried, Make, New, State, carry, mapped
+from growc.training.optimizer_state import Carried, Make, New, OptimizerState, carry, mapped
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ OPTIMIZER = "optimizer.pt"
 def carried_by(
     grown: GrownWeights[CheckpointOnDisk],
     plan: Plan,
-    state: State,
+    state: OptimizerState,
     groups: Sequence[Sequence[str]],
     new: New,
     make: Make = mapped,
@@ -51,7 +51,7 @@ def carried_by(
 
 
 def carry_optimizer(
-    state: State,
+    state: OptimizerState,
     groups: Sequence[Sequence[str]],
     folder: Path,
     grown: GrownWeights[CheckpointOnDisk],

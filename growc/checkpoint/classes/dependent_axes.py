@@ -14,7 +14,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from growc.algebra.space import Space, segments
-from growc.checkpoint.classes.stored_axes import Place, StoredAxes
+from growc.checkpoint.classes.stored_axes import StoredAxes, StoredAxis
 from growc.dialects.transformers.config.near_misses import Unsolved
 from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis
 from growc.recipe.syntax_tree import NamedAxis, Subclone, Widen
@@ -76,7 +76,7 @@ def _once(
     return [led for key, led in plain.items() if key in sums | alone]
 
 
-def _leader(found: Unsolved, axes: StoredAxes, place: Place, grows: bool) -> Bound | None:
+def _leader(found: Unsolved, axes: StoredAxes, place: StoredAxis, grows: bool) -> Bound | None:
     """The statement that resizes most of the axes that the same fields of the config resize."""
     kind = Widen if grows else Subclone
     resizing = (axes.resized(lead) for lead in found.leads.get(place, ()))

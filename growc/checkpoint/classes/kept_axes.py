@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from growc.algebra.space import segments
 from growc.checkpoint.classes.model import held_model
-from growc.checkpoint.classes.stored_axes import Place, StoredAxes
+from growc.checkpoint.classes.stored_axes import StoredAxes, StoredAxis
 from growc.dialects.transformers.config.near_misses import Unsolved
 from growc.passes.compilation import Kept, Result
 
@@ -47,7 +47,7 @@ def _cause(c: Result) -> str:
     return f"no config of `{type(held_model(c).holder.module).__name__}` was found that changes these"
 
 
-def _axes(found: Unsolved, axes: StoredAxes) -> list[Place]:
+def _axes(found: Unsolved, axes: StoredAxes) -> list[StoredAxis]:
     """Axes of one space each if there are any, since an axis over several spaces may differ by one of them
     only.
     """

@@ -14,18 +14,18 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
-from growc.checkpoint.files.state_dict import Given, read_state
+from growc.checkpoint.files.state_dict import TensorsOrFile, read_state
 from growc.dialects.transformers.config.shapes import same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.formats.compiler import has_config
 
-State = Mapping[str, Callable[[], Tensor]]
+LazyTensors = Mapping[str, Callable[[], Tensor]]
 
 SHOWN = 5
 """An error names at most so many problems."""
 
 
-def filled(module: nn.Module, given: Given) -> nn.Module:
+def filled(module: nn.Module, given: TensorsOrFile) -> nn.Module:
     """A copy of the module with these weights; the given module stays unchanged.
 
     Raises GrowError. G309, G310: the file cannot be read. G322: names or sizes differ from the module's, or
@@ -52,7 +52,7 @@ def filled(module: nn.Module, given: Given) -> nn.Module:
     return copy
 
 
-def _fitting(names: list[str], own: Tensor, state: State) -> tuple[Tensor, str]:
+def _fitting(names: list[str], own: Tensor, state: LazyTensors) -> tuple[Tensor, str]:
     """One tensor of the state dict in the element type of the module's tensor, and the problem with it, if
     any.
     """

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any, Self
 
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from growc.dialects.torch.capture.tracing import by_name
 from growc.dialects.torch.lowering.lower import lower
 from growc.dialects.torch.model import TorchModel, arguments
 from growc.dialects.torch.operators.arrays import to_torch
-from growc.dialects.transformers.config.fields import Path, Values, complete, path_of, value_at
+from growc.dialects.transformers.config.fields import FieldPath, Values, complete, path_of, value_at
 from growc.dialects.transformers.config.trials import KnownSizes
 from growc.dialects.transformers.first_step import first_step
 from growc.errors.diagnostic import nearest, wrong
@@ -53,7 +53,7 @@ class ClassModel(TorchModel):
     lenient = True
 
     @classmethod
-    def at(cls, path: FilePath, example_inputs: object = None) -> Self:
+    def at(cls, path: Path, example_inputs: object = None) -> Self:
         """The model of a checkpoint directory or a config.json.
 
         example_inputs: inputs by name, or the `.npz` file that holds them. Raises GrowError (G309, G310,
@@ -63,8 +63,8 @@ class ClassModel(TorchModel):
             holder = CheckpointOnDisk.open(path) if path.is_dir() else ConfigOnly.open(path)
             if example_inputs is None:
                 return cls.of_holder(holder, guessed(holder.module))
-            if isinstance(example_inputs, str | FilePath):
-                example_inputs = {n: to_torch(a) for n, a in named_arrays(FilePath(example_inputs)).items()}
+            if isinstance(example_inputs, str | Path):
+                example_inputs = {n: to_torch(a) for n, a in named_arrays(Path(example_inputs)).items()}
             inputs = tree_map_only(Tensor, single, _given(holder.module, example_inputs))
             return cls.of_holder(holder, inputs)
 
@@ -101,7 +101,7 @@ class ClassModel(TorchModel):
         """The model with these values in the result's config. Raises GrowError (G200) for an unknown
         field.
         """
-        fields, decided = complete(self.holder.module, {}), dict[Path, object]()
+        fields, decided = complete(self.holder.module, {}), dict[FieldPath, object]()
         for spelling, value in config.items():
             try:
                 value_at(fields, path := path_of(spelling))
@@ -113,7 +113,7 @@ class ClassModel(TorchModel):
             decided[path] = value
         return replace(self, decided=decided)
 
-    def files(self, path: FilePath) -> list[FilePath]:
+    def files(self, path: Path) -> list[Path]:
         """The files that define what the model computes: config and weights of a directory."""
         return [home_of(path) / CONFIG, *weight_files(path)] if path.is_dir() else super().files(path)
 

@@ -13,7 +13,7 @@ from growc.checkpoint.classes.model import held_model
 from growc.passes.compilation import Result
 from growc.resolve.bound import Bound
 
-Place = tuple[str, int]
+StoredAxis = tuple[str, int]
 """A tensor's name and the number of an axis."""
 
 
@@ -24,21 +24,21 @@ class StoredAxes:
     """
 
     c: Result
-    spaces: dict[Place, Space]
+    spaces: dict[StoredAxis, Space]
     first: Callable[[str], str]
 
     @staticmethod
     def of(c: Result) -> StoredAxes:
         """The stored axes of a compilation."""
         names = held_model(c).holder.first
-        spaces: dict[Place, Space] = {}
+        spaces: dict[StoredAxis, Space] = {}
         for use in c.graph.uses():
             assert use.weight is not None
             for axis, space in enumerate(c.axes.of(use)):
                 spaces[use.weight.name, axis] = space
         return StoredAxes(c, spaces, lambda name: names.get(name, name))
 
-    def at(self, place: Place) -> Space | None:
+    def at(self, place: StoredAxis) -> Space | None:
         """The space of an axis; None for a tensor that the program does not use."""
         space = self.spaces.get((self.first(place[0]), place[1]))
         return None if space is None else find(space)
@@ -65,7 +65,7 @@ class StoredAxes:
         sizes = {named[_identity(run)]: self.c.lowered.sizes.product(run) for run in runs}
         return [*sizes.items()]
 
-    def resized(self, place: Place) -> Bound | None:
+    def resized(self, place: StoredAxis) -> Bound | None:
         """The last statement that resizes an axis as a whole."""
         space = self.at(place)
         whole = [] if space is None else [space, *factors(space)]  # a product's map acts on its factors

@@ -54,7 +54,7 @@ PLAIN: dict[str, Callable[..., object]] = {
 }
 """Other callables that metadata names, and the functions that replace them."""
 
-Read = tuple[dict[str, SplitTensor], dict[str, ByteRange], dict[str, KeyPath]]
+MetadataContents = tuple[dict[str, SplitTensor], dict[str, ByteRange], dict[str, KeyPath]]
 """Tensors, other values, and paths, each by key."""
 
 
@@ -101,7 +101,7 @@ class _Tensor(Protocol):
     chunks: Sequence[_Chunk]
 
 
-def read_metadata(place: Path) -> Read:
+def read_metadata(place: Path) -> MetadataContents:
     """The contents of a file of metadata. Raises some exception if it is none, or does not fit the files."""
     require("json_bytes", f"`{place}` has", place.stat().st_size)
     with place.open("rb") as file:

@@ -27,7 +27,7 @@ from growc.checkpoint.files.directory import (
 from growc.checkpoint.files.safetensors_file import WORDS, HeaderEntry, unreadable
 from growc.checkpoint.files.shards import ShardWriter, laid_out
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.plans.execute import Read, execute
+from growc.plans.execute import ReadTensor, execute
 from growc.plans.plan import MEAN, ZERO, Layout, WeightPlan
 from growc.plans.rows import stored
 
@@ -61,7 +61,7 @@ class AdapterGrowth:
 
     plans: Mapping[str, WeightPlan]
     named: Callable[[str], str | None]
-    read: Read
+    read: ReadTensor
 
 
 def adapters_of(source: Checkpoint) -> list[Path]:
@@ -170,7 +170,7 @@ def _axes(folder: Path, plan: WeightPlan, a: Array, b: Array, across: bool) -> t
     return fitting[0]
 
 
-def _along(plan: WeightPlan, axis: int, own: int, factor: Array, scale: float, read: Read) -> Array:
+def _along(plan: WeightPlan, axis: int, own: int, factor: Array, scale: float, read: ReadTensor) -> Array:
     """Apply the steps on one axis of a weight to an axis of one of its factors."""
     steps = tuple(replace(s, axis=own, layout=_linear(s.layout)) for s in plan.steps if s.axis == axis)
     after = list(factor.shape)

@@ -17,7 +17,7 @@ from growc.checkpoint.files.shards import ShardWriter, TensorGroup, TensorPlace
 from growc.plans.rows import BLOCK
 
 Tell = Callable[[str, int], None]
-Piece = tuple[str, int, int]
+RowRange = tuple[str, int, int]
 """Rows of a tensor: its name, its first row, and the row behind the last."""
 
 OFTEN = 64 << 20
@@ -75,8 +75,8 @@ class WrittenPieces:
 
     folder: Path
     rank: int
-    found: dict[Piece, str] = field(default_factory=dict)
-    new: list[tuple[Piece, str]] = field(default_factory=list)
+    found: dict[RowRange, str] = field(default_factory=dict)
+    new: list[tuple[RowRange, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for path in sorted(self.folder.iterdir()):
@@ -85,7 +85,7 @@ class WrittenPieces:
                     *piece, digest = json.loads(line)
                     self.found[tuple(piece)] = digest
 
-    def has(self, piece: Piece, place: TensorPlace) -> bool:
+    def has(self, piece: RowRange, place: TensorPlace) -> bool:
         """Whether some rows are in a file as they were written."""
         return piece in self.found and self.found[piece] == _digest(place, range(*piece[1:]))
 

@@ -26,11 +26,11 @@ MADE = "growc"
 LARGEST = 1 << 62
 """Limit in bytes of one file; so large that a state dict is never written to several files."""
 
-Given = str | Path | Mapping[str, object]
+TensorsOrFile = str | Path | Mapping[str, object]
 """A `.safetensors` file, or tensors or arrays by name."""
 
 
-def read_state(given: Given) -> dict[str, Callable[[], Tensor]]:
+def read_state(given: TensorsOrFile) -> dict[str, Callable[[], Tensor]]:
     """A function that reads each tensor of a state dict. Raises GrowError (G309, G310) if a file cannot be
     read.
     """

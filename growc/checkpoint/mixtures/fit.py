@@ -32,8 +32,7 @@ from growc.checkpoint.mixtures.place_tensors import MixtureTensor as Held
 from growc.checkpoint.mixtures.region import Region
 from growc.checkpoint.mixtures.same_graph import Matching
 from growc.dialects.transformers.classes import build
-from growc.dialects.transformers.config.fields import Path as Field
-from growc.dialects.transformers.config.fields import Values, changed, complete, leaves, value_at
+from growc.dialects.transformers.config.fields import FieldPath, Values, changed, complete, leaves, value_at
 from growc.dialects.transformers.config.shapes import shapes_of
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.ir.walk import walk
@@ -118,7 +117,7 @@ class Fit:
 
     # ---- fields
 
-    def sizes(self) -> Iterator[tuple[Field, object]]:
+    def sizes(self) -> Iterator[tuple[FieldPath, object]]:
         """Fields that give the planned number of experts, their units, and the number of chosen experts."""
         try:
             start = self.analysed(self.decided)
@@ -132,7 +131,7 @@ class Fit:
             for axis, kind in enumerate(Kinds(self.source).of(inner))
             if kind == INNER and inner.weight is not None
         )
-        values: dict[Field, object] = dict(self.decided)
+        values: dict[FieldPath, object] = dict(self.decided)
         for kind, wanted in ((EXPERT, first.experts), (INNER, width // first.parts)):
             axes = self.axes(start, kinds, kind)
             if not axes:
@@ -162,7 +161,7 @@ class Fit:
 
     def field_of(
         self, axes: Mapping[tuple[str, int], int], wanted: int, values: Values
-    ) -> list[tuple[Field, object]]:
+    ) -> list[tuple[FieldPath, object]]:
         """The field that scales these axes from its current value to the wanted one."""
         for path, value in self.whole(values):
             if not isinstance(value, int) or any(size % value for size in axes.values()):
@@ -175,12 +174,12 @@ class Fit:
                     return [] if value == wanted else [(path, wanted)]
         return []
 
-    def whole(self, values: Values) -> Iterator[tuple[Field, object]]:
+    def whole(self, values: Values) -> Iterator[tuple[FieldPath, object]]:
         """Undecided fields with positive whole numbers; fields that only the class has come first."""
         candidates = [(p, v) for p, v in self.fields(values) if type(v) is int and v > 0 and p not in values]
         yield from sorted(candidates, key=lambda pair: self.is_given(pair[0]))
 
-    def others(self, values: Sequence[tuple[Field, object]]) -> Iterator[tuple[Field, object]]:
+    def others(self, values: Sequence[tuple[FieldPath, object]]) -> Iterator[tuple[FieldPath, object]]:
         """Fields that the source's config does not have, each with another value."""
         for path, value in self.fields(dict(self.decided) | dict(values)):
             if self.is_given(path):
@@ -190,12 +189,12 @@ class Fit:
             elif isinstance(value, float) and value not in (0.0, 1.0):
                 yield path, 1.0
 
-    def fields(self, values: Values) -> list[tuple[Field, object]]:
+    def fields(self, values: Values) -> list[tuple[FieldPath, object]]:
         """All fields of the class that hold a number or a switch."""
         config = self.config(values)
         return list(leaves(complete(build(config), config)))
 
-    def is_given(self, path: Field) -> bool:
+    def is_given(self, path: FieldPath) -> bool:
         """Whether the source's config has a field."""
         try:
             value_at(self.model.holder.config, path)

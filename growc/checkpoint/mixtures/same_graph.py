@@ -15,7 +15,7 @@ import numpy as np
 from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.traits import SAME
 
-Pair = tuple[Value, Value]
+EqualValues = tuple[Value, Value]
 
 
 @dataclass
@@ -33,8 +33,8 @@ class Matching:
     there: Collection[str]
     stands: dict[Value, Value] = field(default_factory=dict)
     tensors: dict[str, str] = field(default_factory=dict)
-    seen: set[Pair] = field(default_factory=set)
-    stuck: Pair | None = None
+    seen: set[EqualValues] = field(default_factory=set)
+    stuck: EqualValues | None = None
 
     def whole(self, source: Graph, other: Graph) -> bool:
         """Whether all outputs of the source are computed alike in the other program."""
@@ -60,7 +60,7 @@ class Matching:
             pending += above
         return True
 
-    def above(self, one: Value, other: Value) -> list[Pair] | None:
+    def above(self, one: Value, other: Value) -> list[EqualValues] | None:
         """The pairs that must be computed alike for these two values to be; None if they are not."""
         if one in self.stops:
             return [] if self.stands.setdefault(one, other) is other else None
@@ -82,7 +82,7 @@ class Matching:
         return constants and np.array_equal(one.read(), other.read())
 
 
-def _operands(one: Value, node: Node, other: Value, same: Node) -> list[Pair] | None:
+def _operands(one: Value, node: Node, other: Value, same: Node) -> list[EqualValues] | None:
     """The operands of two equal operators in pairs; None if the operators differ."""
     alike = node.op == same.op and _said(node) == _said(same) and len(node.inputs) == len(same.inputs)
     if not alike or node.outputs.index(one) != same.outputs.index(other):
@@ -97,7 +97,7 @@ def _said(node: Node) -> Mapping[str, str]:
     return {name: str(value) for name, value in node.attributes.items()}
 
 
-def _unmoved(one: Value, other: Value) -> Pair:
+def _unmoved(one: Value, other: Value) -> EqualValues:
     """Two values, each replaced by the one that operators with the trait SAME pass on."""
     return _source(one), _source(other)
 

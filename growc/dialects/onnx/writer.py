@@ -18,7 +18,7 @@ from growc.dialects.onnx.capture.stored_tensors import shape_of
 from growc.dialects.onnx.clones import Clone
 from growc.ir.graph import Node
 from growc.ir.naming import unused
-from growc.passes.edits import Entries, Part, Patch
+from growc.passes.edits import Part, Patch, ShapeEntries
 
 
 class Writer:
@@ -80,7 +80,7 @@ class Writer:
             )
             node.replace_input_with(i, operand)
 
-    def joined(self, node: ir.Node, i: int, entries: Entries, base: str) -> ir.Value:
+    def joined(self, node: ir.Node, i: int, entries: ShapeEntries, base: str) -> ir.Value:
         """Return the old operand's elements with numbers between them."""
         old = node.inputs[i]
         assert old is not None

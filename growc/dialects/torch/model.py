@@ -19,7 +19,7 @@ from growc.dialects.torch.capture.export import ExportedModule, export
 from growc.dialects.torch.capture.routed_loops import taken, unrolled_loop_sizes
 from growc.dialects.torch.emit.literals import BEFORE, record_state
 from growc.dialects.torch.emit.weight_norm import put_back
-from growc.dialects.torch.lowering.lower import Read, lower
+from growc.dialects.torch.lowering.lower import ReadParameter, lower
 from growc.dialects.torch.lowering.onnx_file import LoweredFile
 from growc.dialects.torch.programs.load import load
 from growc.dialects.torch.tested_versions import untested
@@ -37,7 +37,7 @@ class TorchModel(IrModel):
     __repr__ = brief
 
     captured: ExportedModule = field(kw_only=True)
-    read: Read = field(kw_only=True)
+    read: ReadParameter = field(kw_only=True)
     lowered: LoweredFile = field(init=False)
     repeats = True
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
@@ -60,7 +60,7 @@ class TorchModel(IrModel):
         )
 
     @staticmethod
-    def open(captured: ExportedModule, read: Read) -> TorchModel:
+    def open(captured: ExportedModule, read: ReadParameter) -> TorchModel:
         """Return the model of a captured program.
 
         read: loads a tensor of its state dict by its first name.
@@ -132,7 +132,7 @@ def arguments(example_inputs: Any) -> tuple[Sequence[Any], Mapping[str, Any]]:
     return ((example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)), {}
 
 
-def reader(module: nn.Module) -> Read:
+def reader(module: nn.Module) -> ReadParameter:
     """Return a function that gives the tensors of a module by name."""
     tensors: dict[str, Tensor] = dict(module.named_buffers(remove_duplicate=False))
     return (tensors | dict(module.named_parameters(remove_duplicate=False))).__getitem__

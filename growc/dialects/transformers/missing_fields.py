@@ -16,7 +16,7 @@ from unittest import mock
 from torch import nn
 from transformers import PreTrainedConfig
 
-from growc.dialects.transformers.config.fields import Path
+from growc.dialects.transformers.config.fields import FieldPath
 
 MODELS = "transformers.models."
 """Package with the code of classes. Fields that other code of transformers asks for decide no sizes."""
@@ -28,14 +28,14 @@ class MissingFields:
 
     names: list[tuple[PreTrainedConfig, str]] = field(default_factory=list)
 
-    def paths(self, module: nn.Module) -> list[Path]:
+    def paths(self, module: nn.Module) -> list[FieldPath]:
         """Return the paths of the missing fields in a module's config.
 
         A copy of a sub-config counts as that sub-config.
         """
         root = getattr(module, "config", None)
         parts = list(_parts(root)) if isinstance(root, PreTrainedConfig) else []
-        missing: dict[Path, None] = {}
+        missing: dict[FieldPath, None] = {}
         for asked, name in self.names:
             exact = [path for path, part in parts if part is asked]
             for path in exact or [path for path, part in parts if type(part) is type(asked)]:
@@ -43,7 +43,7 @@ class MissingFields:
         return list(missing)
 
 
-def _parts(config: PreTrainedConfig, path: Path = ()) -> Iterator[tuple[Path, PreTrainedConfig]]:
+def _parts(config: PreTrainedConfig, path: FieldPath = ()) -> Iterator[tuple[FieldPath, PreTrainedConfig]]:
     """Yield a config and its sub-configs, with their paths."""
     yield path, config
     for name, value in vars(config).items():

@@ -34,7 +34,7 @@ LAYERS, HEADS, COPIES, TOKENS = 3, 4, 3, 24
 LEVELS = 8
 """Number of shades in a pattern."""
 
-Place = tuple[tuple[int, int] | None, int]
+AttentionPlace = tuple[tuple[int, int] | None, int]
 """The layer of an attention, and its number within the layer."""
 
 
@@ -132,10 +132,10 @@ def _measured(c: Result, result: Path, inputs: Path | None) -> Patterns:
     return Patterns(tuple(layers), reason)
 
 
-def _places(c: Analysis) -> dict[Place, Attention]:
+def _places(c: Analysis) -> dict[AttentionPlace, Attention]:
     """Every attention with a softmax of its own, by its place."""
     counts: dict[tuple[int, int] | None, int] = defaultdict(int)
-    places: dict[Place, Attention] = {}
+    places: dict[AttentionPlace, Attention] = {}
     for attention in c.roles.attention:
         home = c.layers.home.get(attention.node)
         if weighs(attention.node):
@@ -144,7 +144,7 @@ def _places(c: Analysis) -> dict[Place, Attention]:
     return places
 
 
-def _source_of(c: Result, place: Place) -> Place:
+def _source_of(c: Result, place: AttentionPlace) -> AttentionPlace:
     """The place in the source of the attention of a layer of the result."""
     home, number = place
     if home is None:
@@ -153,7 +153,7 @@ def _source_of(c: Result, place: Place) -> Place:
     return (run, c.layers.runs[run].history.order[layer]), number
 
 
-def _spread_out(places: Sequence[Place]) -> list[Place]:
+def _spread_out(places: Sequence[AttentionPlace]) -> list[AttentionPlace]:
     """The first and the last place, and some between them at equal distances."""
     steps = np.unique(np.linspace(0, max(len(places) - 1, 0), LAYERS).round().astype(np.int64))
     return [places[k] for k in steps.tolist()] if places else []

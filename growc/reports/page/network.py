@@ -28,7 +28,7 @@ ALL_BANDS = 6000
 WEIGHTS = 12
 """The most weights listed for one axis."""
 
-Home = tuple[int, int] | None
+AxisHome = tuple[int, int] | None
 """A run, and the number of a layer in it; None for an axis in no layer, or in several."""
 
 
@@ -151,7 +151,7 @@ class _Network:
         self.marked = 0
 
     def whole(self) -> DrawnNetwork:
-        by_home: dict[Home, list[tuple[str, RoleAxis]]] = defaultdict(list)
+        by_home: dict[AxisHome, list[tuple[str, RoleAxis]]] = defaultdict(list)
         for name, axis in self.axes():
             by_home[self.home_of(axis)].append((name, axis))
         pictures = sum(map(len, by_home.values()))
@@ -193,7 +193,7 @@ class _Network:
                     uses[atom].append((use, number))
         return uses
 
-    def home_of(self, axis: RoleAxis) -> Home:
+    def home_of(self, axis: RoleAxis) -> AxisHome:
         """The layer of all nodes that use weights of an axis; None if there are several or none."""
         home = self.c.layers.home
         atoms = set(atoms_of(axis.spaces))
@@ -236,8 +236,8 @@ class _Network:
     def series(
         self,
         run: int,
-        by_home: Mapping[Home, list[tuple[str, RoleAxis]]],
-        gaps: Mapping[Home, list[Gap]],
+        by_home: Mapping[AxisHome, list[tuple[str, RoleAxis]]],
+        gaps: Mapping[AxisHome, list[Gap]],
     ) -> DrawnRun:
         """One run, with equal layers joined."""
         layers = self.c.layers.runs[run]
@@ -269,10 +269,10 @@ class _Network:
         depth = IndexMap.of(history.count, np.array(history.order, dtype=np.int64))
         return DrawnRun(layers.scope, bands_of(depth, UNITS), tuple(equal_layers))
 
-    def gaps(self) -> dict[Home, list[Gap]]:
+    def gaps(self) -> dict[AxisHome, list[Gap]]:
         """The certificate's gaps by the layer of their node."""
         homes = {node.name: home for node, home in self.c.layers.home.items() if node.name}
-        by_home: dict[Home, list[Gap]] = defaultdict(list)
+        by_home: dict[AxisHome, list[Gap]] = defaultdict(list)
         for gap in self.c.plan.certificate.gaps:
             by_home[homes.get(gap.node)].append(gap)
         return by_home

@@ -23,7 +23,7 @@ class Share:
         return math.isclose(self.factor, 1.0, rel_tol=1e-9) and not self.paired
 
 
-Given = Sequence[tuple[Value, Share]]
+SharedValues = Sequence[tuple[Value, Share]]
 
 
 class LostError(Exception):
@@ -34,7 +34,7 @@ class LostError(Exception):
         self.left = left or Share()
 
 
-def require_plain(given: Given) -> None:
+def require_plain(given: SharedValues) -> None:
     """Raise LostError where a share is not what it was."""
     if not all(share.plain for _, share in given):
         raise LostError("reads shares that are not what they were")
@@ -47,7 +47,7 @@ def is_zero(value: Value) -> bool:
     return scalar(value) == 0 or (result is not None and not result.any())
 
 
-def same(given: Given) -> Share:
+def same(given: SharedValues) -> Share:
     """The one share of all operands. Raises LostError where they differ.
 
     An operand that is zero has any share. One that is no share has factor one.
@@ -63,52 +63,52 @@ def same(given: Given) -> Share:
     return first
 
 
-def _layout(node: Node, given: Given) -> Share:
+def _layout(node: Node, given: SharedValues) -> Share:
     moved = {node.inputs[i] for i in node.taken}
     return same([one for one in given if one[0] in moved])
 
 
-def _product(node: Node, given: Given) -> Share:
+def _product(node: Node, given: SharedValues) -> Share:
     return Share(math.prod(s.factor for _, s in given), any(s.paired for _, s in given))
 
 
-def _quotient(node: Node, given: Given) -> Share:
+def _quotient(node: Node, given: SharedValues) -> Share:
     (_, top), (_, bottom) = given
     if bottom.paired:
         raise LostError("divides by what is zero where nothing was chosen")
     return Share(top.factor / bottom.factor, top.paired)
 
 
-def _contract(node: Node, given: Given) -> Share:
+def _contract(node: Node, given: SharedValues) -> Share:
     product = _product(node, given[:2])
     if len(given) > 2 and not product.plain:
         raise LostError("adds a bias to shares that are not what they were")
     return product
 
 
-def _homogeneous(node: Node, given: Given) -> Share:
+def _homogeneous(node: Node, given: SharedValues) -> Share:
     return same(given[:1])
 
 
-def _zero(node: Node, given: Given) -> Share:
+def _zero(node: Node, given: SharedValues) -> Share:
     if any(not math.isclose(s.factor, 1.0, rel_tol=1e-9) for _, s in given):
         raise LostError("reads shares that are not what they were")
     return given[0][1]
 
 
-def _select(node: Node, given: Given) -> Share:
+def _select(node: Node, given: SharedValues) -> Share:
     if not given[0][1].plain:
         raise LostError("decides by shares that are not what they were")
     return same(given[1:])
 
 
-def anything_else(node: Node, given: Given) -> Share:
+def anything_else(node: Node, given: SharedValues) -> Share:
     """The rule of all other treatments: every operand must be what it was. Raises LostError otherwise."""
     require_plain(given)
     return Share()
 
 
-RULES: dict[str, Callable[[Node, Given], Share]] = {
+RULES: dict[str, Callable[[Node, SharedValues], Share]] = {
     "layout": _layout,
     "add": lambda node, given: same(given),
     "multiply": _product,

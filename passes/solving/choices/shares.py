@@ -35,9 +35,9 @@ from growc.passes.solving.choices.share_rules import (
     NORMS,
     RULES,
     SUMMING,
-    Given,
     LostError,
     Share,
+    SharedValues,
     anything_else,
     is_zero,
     require_plain,
@@ -175,7 +175,7 @@ class _Shares:
             if not share.plain and out not in numbers:
                 self.shares[out] = share
 
-    def made(self, instance: LineInstance, given: Given) -> Share:
+    def made(self, instance: LineInstance, given: SharedValues) -> Share:
         """The share of a node's results, from those of its operands. Raises LostError where it has none."""
         node, treatment = instance.node, instance.line.treatment
         if any(v in self.shares or self.atoms(v) for v in node.captured):
@@ -213,7 +213,7 @@ class _Shares:
         over = [find(instance.spaces[t.rstrip("~")]) for t in terms if isinstance(t, str) and t.endswith("~")]
         return math.prod(self.copies[s] for s in over if s in self.copies) if over else 0
 
-    def routed(self, node: Node, given: Given) -> Share:
+    def routed(self, node: Node, given: SharedValues) -> Share:
         """The share of a look-up by chosen numbers, or of a comparison of chosen numbers with all numbers."""
         stops = [stop for stop in self.axes.routes[node] if stop.result]
         if not stops:
@@ -229,7 +229,7 @@ class _Shares:
             raise LostError("marks what was not chosen")
         return Share(paired=True)
 
-    def normed(self, instance: LineInstance, given: Given) -> Share:
+    def normed(self, instance: LineInstance, given: SharedValues) -> Share:
         """The share of a norm.
 
         Over copies the sum of magnitudes grows; over other axes nothing may change.
@@ -245,7 +245,9 @@ class _Shares:
             require_plain(given)
         return Share()
 
-    def summed(self, instance: LineInstance, given: Given, gone: frozenset[Space], made: Share) -> Share:
+    def summed(
+        self, instance: LineInstance, given: SharedValues, gone: frozenset[Space], made: Share
+    ) -> Share:
         """The share of a sum over copies."""
         treatment = instance.line.treatment
         if treatment not in SUMMING:

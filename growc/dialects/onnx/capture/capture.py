@@ -122,7 +122,7 @@ def _past(value: ir.Value) -> dict[str, Any]:
     return {"copy_of": copy_of, "zero": zero, "aliases": aliases, "mean_of": value.meta.get(MEAN_OF, ())}
 
 
-Key = tuple[int, bytes, bytes]
+SortKey = tuple[int, bytes, bytes]
 """The sort key of a value: its depth above weights, then two hashes of the cone above it.
 
 A value above no weights has depth -1. The first hash leaves out all that depends on no weights; the second
@@ -136,7 +136,7 @@ class _Capture:
         self.weights: dict[ir.Value | QuantisedWeight, Weight] = {}
         self.values: dict[ir.Value, Value] = {}
         self.nodes: list[Node] = []
-        self.keys: dict[ir.Value, Key] = {}
+        self.keys: dict[ir.Value, SortKey] = {}
         self.steps = list(flatten(model.graph))
         self.makers = {v: step for step in self.steps for v in step.outputs}
         self.chains: set[InlinedNode] = set()
@@ -213,14 +213,14 @@ class _Capture:
             return True
         return constant_of(value) is not None or self.makers.get(value) in self.chains
 
-    def above(self, op: str, output: int, operands: list[Key]) -> Key:
+    def above(self, op: str, output: int, operands: list[SortKey]) -> SortKey:
         depth = max((d for d, _, _ in operands), default=-1)
         everything = self.digest(op, output, *(e for _, _, e in operands))
         if depth < 0:
             return -1, b"", everything
         return depth + 1, self.digest(op, output, *(w for _, w, _ in operands)), everything
 
-    def key(self, value: ir.Value | None) -> Key:
+    def key(self, value: ir.Value | None) -> SortKey:
         if value is None:
             return -1, b"", b""
         if value not in self.keys:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.capture.fused_ops import MICROSOFT, MULTIPLE, Lowering, Results, Rules
+from growc.dialects.onnx.capture.fused_ops import MICROSOFT, MULTIPLE, Lowering, PlainValues, Rules
 from growc.dialects.onnx.operators import einsum as equation
 
 TINY = 9.999999960041972e-13
@@ -28,19 +28,19 @@ def _norm(at: Lowering, op: str, *inputs: ir.Value | None) -> ir.Value:
     return at.carry(normed, epsilon="epsilon")
 
 
-def skip_layer_norm(at: Lowering) -> Results:
+def skip_layer_norm(at: Lowering) -> PlainValues:
     """LayerNormalization of a residual sum, which is a result too."""
     total = at.total(at.input(0), at.input(1), at.input(4))
     return _norm(at, "LayerNormalization", total, at.input(2), at.input(3)), None, None, total
 
 
-def skip_rms_norm(at: Lowering) -> Results:
+def skip_rms_norm(at: Lowering) -> PlainValues:
     """RMSNormalization of a residual sum, which is a result too."""
     total = at.total(at.input(0), at.input(1), at.input(3))
     return _norm(at, "SimplifiedLayerNormalization", total, at.input(2)), None, None, total
 
 
-def embed_layer_norm(at: Lowering) -> Results:
+def embed_layer_norm(at: Lowering) -> PlainValues:
     """LayerNormalization of the sum of two or three look-ups."""
     ids, segments = at.operand(0), at.input(1)
     numbers = at.input(8) or at.add("growc::Positions", ids)
@@ -52,10 +52,10 @@ def embed_layer_norm(at: Lowering) -> Results:
     return normed, at.add("growc::MaskIndex", ids, at.input(7)), total
 
 
-def biased(op: str) -> Callable[[Lowering], Results]:
+def biased(op: str) -> Callable[[Lowering], PlainValues]:
     """An activation of a sum with a bias. Without a bias the node stays."""
 
-    def rule(at: Lowering) -> Results:
+    def rule(at: Lowering) -> PlainValues:
         if at.input(1) is None:
             return None
         return (at.add(f"{MICROSOFT}::{op}", at.total(at.input(0), at.input(1))),)
@@ -63,7 +63,7 @@ def biased(op: str) -> Callable[[Lowering], Results]:
     return rule
 
 
-def bias_add(at: Lowering) -> Results:
+def bias_add(at: Lowering) -> PlainValues:
     """x + bias + skip."""
     return (at.total(at.input(0), at.input(1), at.input(2)),)
 
@@ -82,7 +82,7 @@ def _plain(at: Lowering, op: str) -> ir.Value:
     return at.add(op, *(at.input(i) for i in range(3)), **own)
 
 
-def fused_conv(at: Lowering) -> Results:
+def fused_conv(at: Lowering) -> PlainValues:
     """A convolution, another tensor added to it, an activation."""
     convolved = at.carry(_plain(at, "Conv"), group="group")
     kind = at.attributes.get("activation", "")
@@ -91,7 +91,7 @@ def fused_conv(at: Lowering) -> Results:
     return None if result is None else (result,)
 
 
-def fused_gemm(at: Lowering) -> Results:
+def fused_gemm(at: Lowering) -> PlainValues:
     """A matrix product and an activation."""
     product = _plain(at, "Gemm")
     numbers = [at.attributes.get(f"activation_{k}", 0.0) for k in ("alpha", "beta")]
@@ -136,7 +136,7 @@ def _merged(at: Lowering, value: ir.Value) -> ir.Value:
     return at.add("growc::MergeHeads", value)
 
 
-def attention(at: Lowering) -> Results:
+def attention(at: Lowering) -> PlainValues:
     """The default domain's Attention: operands in three or four axes, caches, masks."""
     flat = bool(at.attributes.get("q_num_heads"))
     q, k, v = (at.operand(i) for i in range(3))
@@ -147,7 +147,7 @@ def attention(at: Lowering) -> Results:
     return _merged(at, y) if flat else y, k, v, scores
 
 
-def packed_attention(at: Lowering) -> Results:
+def packed_attention(at: Lowering) -> PlainValues:
     """com.microsoft Attention: one weight for q, k and v side by side."""
     x = at.total(at.add("MatMul", at.operand(0), at.operand(1)), at.input(2))
     heads, widths = at.attributes.get("num_heads"), at.attributes.get("qkv_hidden_sizes")
@@ -165,7 +165,7 @@ def packed_attention(at: Lowering) -> Results:
     return _merged(at, y), at.add("growc::Stack", k, v)
 
 
-def multi_head_attention(at: Lowering) -> Results:
+def multi_head_attention(at: Lowering) -> PlainValues:
     """com.microsoft MultiHeadAttention: operands apart, key and value packed, or all three packed."""
     query, key, value = at.operand(0), at.input(1), at.input(2)
 
@@ -192,7 +192,7 @@ def _rotated(at: Lowering, x: ir.Value, *tables: ir.Value | None) -> ir.Value:
     return at.add("growc::RotaryEmbedding", x, *(t for t in tables if t is not None))
 
 
-def grouped_query_attention(at: Lowering) -> Results:
+def grouped_query_attention(at: Lowering) -> PlainValues:
     """com.microsoft GroupQueryAttention: grouped heads, norms of q and k, rotation, caches."""
     if any(at.input(i) is not None for i in (12, 13)):  # quantised caches
         return None
@@ -227,7 +227,7 @@ def grouped_query_attention(at: Lowering) -> Results:
     return _merged(at, y), k, v, scores
 
 
-def einsum(at: Lowering) -> Results:
+def einsum(at: Lowering) -> PlainValues:
     """Einsum of more than two operands, which are multiplied two at a time."""
     operands, result = equation.parse(str(at.attributes["equation"]))
     if len(operands) < 3:

@@ -92,13 +92,13 @@ class Lowering:
         return value
 
 
-Results = Sequence[ir.Value | None] | None
+PlainValues = Sequence[ir.Value | None] | None
 """The plain values that replace a fused node's results, None for a result without one.
 
 None instead of a sequence: the node stays.
 """
 
-Rules = Mapping[tuple[str, str], Callable[[Lowering], Results]]
+Rules = Mapping[tuple[str, str], Callable[[Lowering], PlainValues]]
 """The decompositions of fused nodes, by (domain, operator)."""
 
 

@@ -14,11 +14,11 @@ from growc.dialects.onnx.capture.stored_tensors import constant_of
 from growc.dialects.onnx.operators.table import has
 from growc.ir.traits import SIZES
 
-Place = tuple[int, int]
+LayerPlace = tuple[int, int]
 """(run, layer)"""
-SIZE: Place = (-1, -1)
+SIZE: LayerPlace = (-1, -1)
 """Takes the place of a layer for nodes that read only sizes: they work for no layer."""
-NOBODY: frozenset[Place | None] = frozenset([None])
+NOBODY: frozenset[LayerPlace | None] = frozenset([None])
 """The users of a value that is used outside of all layers, or by no one layer."""
 
 
@@ -28,7 +28,9 @@ class Owners:
     `home`: the layer of each of the layers' own nodes. `data`: values that depend on the model's inputs.
     """
 
-    def __init__(self, graph: ir.Graph, home: Mapping[ir.Node, Place], data: Collection[ir.Value]) -> None:
+    def __init__(
+        self, graph: ir.Graph, home: Mapping[ir.Node, LayerPlace], data: Collection[ir.Value]
+    ) -> None:
         self.home, self.data = home, data
         self.several = {run for run, layer in home.values() if layer}
         self.outer = enclosing(graph)
@@ -36,7 +38,7 @@ class Owners:
         for node in graph:
             if node not in home and all(v is None or self.is_static(v) for v in node.inputs):
                 self.static.add(node)
-        self.working: dict[ir.Value, frozenset[Place | None]] = {}
+        self.working: dict[ir.Value, frozenset[LayerPlace | None]] = {}
         for value in [*graph.initializers.values(), *(v for n in self.static for v in n.outputs)]:
             self.users(value)  # cached now, because copies of bodies will read the value too
 
@@ -44,7 +46,7 @@ class Owners:
         """Whether a value is computed from stored tensors alone."""
         return constant_of(value) is not None or value.producer() in self.static
 
-    def of(self, value: ir.Value) -> Place | None:
+    def of(self, value: ir.Value) -> LayerPlace | None:
         """Return the one layer that a constant, or an input of the model, belongs to.
 
         Users that read only its size do not count.
@@ -52,7 +54,7 @@ class Owners:
         users = self.users(value)
         return next(iter(users)) if len(users) == 1 else None
 
-    def users(self, value: ir.Value) -> frozenset[Place | None]:
+    def users(self, value: ir.Value) -> frozenset[LayerPlace | None]:
         """Return the layers that use a value, directly or through values computed from stored tensors alone.
 
         None stands for a user outside of all layers, and for an output of the model.
@@ -67,7 +69,7 @@ class Owners:
             self.working[value] = frozenset(layers)
         return self.working[value]
 
-    def common(self, value: ir.Value) -> frozenset[Place]:
+    def common(self, value: ir.Value) -> frozenset[LayerPlace]:
         """Return the layers that share a stored tensor as one: those of the same number in several runs.
 
         This is the case if a model runs its layers more than once. The result is empty if the tensor belongs
@@ -78,7 +80,7 @@ class Owners:
         alike = len(places) == len(users) > 1 and len({layer for _, layer in places}) == 1
         return places if alike else frozenset()
 
-    def user(self, node: ir.Node) -> Place | None:
+    def user(self, node: ir.Node) -> LayerPlace | None:
         """Return the layer that a node works for; SIZE if the node reads only sizes.
 
         The node lies in no body and reads more than stored tensors.
@@ -90,7 +92,7 @@ class Owners:
         beside = self.alone(node) if node.outputs and not any(v in self.data for v in node.outputs) else None
         return beside if beside is not None and beside[0] in self.several else None
 
-    def alone(self, node: ir.Node) -> Place | None:
+    def alone(self, node: ir.Node) -> LayerPlace | None:
         """Return the one layer that all results of a node belong to."""
         owners = {self.of(v) for v in node.outputs}
         return owners.pop() if len(owners) == 1 else None

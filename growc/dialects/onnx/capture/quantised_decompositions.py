@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.capture.fused_ops import MICROSOFT, Lowering, Results, Rules
+from growc.dialects.onnx.capture.fused_ops import MICROSOFT, Lowering, PlainValues, Rules
 from growc.dialects.onnx.operators.table import has
 from growc.ir.traits import QUANTISE, WHOLE
 
@@ -49,24 +49,24 @@ def _bias(at: Lowering, place: int) -> ir.Value | None:
     return None if bias is None else at.add("growc::Shift", bias)
 
 
-def dynamic_quantize_linear(at: Lowering) -> Results:
+def dynamic_quantize_linear(at: Lowering) -> PlainValues:
     """Quantisation by the extremes of the whole tensor."""
     return _dynamic(at, at.operand(0))
 
 
-def matmul_integer(at: Lowering) -> Results:
+def matmul_integer(at: Lowering) -> PlainValues:
     """A product of integers minus their zero points."""
     a, b = (at.add("growc::Shift", at.operand(i), at.input(i + 2)) for i in range(2))
     return (at.add("MatMul", a, b),)
 
 
-def matmul_integer_to_float(at: Lowering) -> Results:
+def matmul_integer_to_float(at: Lowering) -> PlainValues:
     """A product of integers with scales, as real numbers, plus a bias."""
     a, b = (at.add("DequantizeLinear", *(at.input(i + k) for k in (0, 2, 4)), axis=1) for i in range(2))
     return (at.total(at.add("MatMul", a, b), at.input(6)),)
 
 
-def dynamic_quantize_matmul(at: Lowering) -> Results:
+def dynamic_quantize_matmul(at: Lowering) -> PlainValues:
     """A product of an activation, quantised on the way, with a quantised weight."""
     whole, step, zero = _dynamic(at, at.operand(0))
     real = at.add("Mul", at.add("growc::Shift", whole, zero), step)
@@ -74,36 +74,36 @@ def dynamic_quantize_matmul(at: Lowering) -> Results:
     return (at.total(at.add("MatMul", real, weight), at.input(4)),)
 
 
-def qlinear_matmul(at: Lowering) -> Results:
+def qlinear_matmul(at: Lowering) -> PlainValues:
     """A matrix product, quantised."""
     return (_rounded(at, at.add("MatMul", _real(at, 0), _real(at, 3)), 6),)
 
 
-def qlinear_conv(at: Lowering) -> Results:
+def qlinear_conv(at: Lowering) -> PlainValues:
     """A convolution, quantised."""
     bias = _bias(at, 8)
     convolved = at.add("Conv", _real(at, 0), _real(at, 3, axis=0), bias, **at.attributes)
     return (_rounded(at, at.carry(convolved, group="group"), 6),)
 
 
-def qlinear_pair(op: str) -> Callable[[Lowering], Results]:
+def qlinear_pair(op: str) -> Callable[[Lowering], PlainValues]:
     """An elementwise operator on two tensors, quantised."""
     return lambda at: (_rounded(at, at.add(op, _real(at, 0), _real(at, 3)), 6),)
 
 
-def qlinear_function(op: str) -> Callable[[Lowering], Results]:
+def qlinear_function(op: str) -> Callable[[Lowering], PlainValues]:
     """A function of one tensor, quantised."""
     return lambda at: (_rounded(at, at.add(op, _real(at, 0), **at.attributes), 3),)
 
 
-def qlinear_pool(at: Lowering) -> Results:
+def qlinear_pool(at: Lowering) -> PlainValues:
     """The mean of each channel, quantised."""
     if at.attributes.get("channels_last", 0):
         return None
     return (_rounded(at, at.add("GlobalAveragePool", _real(at, 0)), 3),)
 
 
-def qgemm(at: Lowering) -> Results:
+def qgemm(at: Lowering) -> PlainValues:
     """A matrix product with a bias, quantised if there is a scale for the result."""
     bias = _bias(at, 6)
     weight = _real(at, 3, axis=0 if at.attributes.get("transB") else 1)
@@ -111,7 +111,7 @@ def qgemm(at: Lowering) -> Results:
     return (product if at.input(7) is None else _rounded(at, product, 7),)
 
 
-def matmul_nbits(at: Lowering) -> Results:
+def matmul_nbits(at: Lowering) -> PlainValues:
     """A product with a weight (N, K) of a few bits, with one scale for each block of K."""
     if at.input(4) is not None:  # `g_idx` orders the channels
         return None
@@ -122,7 +122,7 @@ def matmul_nbits(at: Lowering) -> Results:
     return (at.total(at.add("MatMul", at.operand(0), turned), at.input(5)),)
 
 
-def gather_block_quantized(at: Lowering) -> Results:
+def gather_block_quantized(at: Lowering) -> PlainValues:
     """Rows of a table of a few bits."""
     if at.attributes.get("gather_axis", 0) != 0 or at.attributes.get("quantize_axis", 1) not in (1, -1):
         return None

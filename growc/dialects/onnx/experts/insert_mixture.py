@@ -36,7 +36,7 @@ def insert(mixture: Mixture, clone: Clone) -> list[ir.Node]:
     return _Inserting(mixture, clone).run()
 
 
-Attribute = int | Sequence[int] | ir.TensorProtocol
+NewAttribute = int | Sequence[int] | ir.TensorProtocol
 """An attribute of an inserted node."""
 
 END = np.iinfo(np.int64).max
@@ -71,7 +71,9 @@ class _Inserting(Writer):
             graph.sort()  # the stack's sizes may be read far in front of it
         return replaced
 
-    def add(self, op: str, inputs: Sequence[ir.Value | None], name: str, **attributes: Attribute) -> ir.Value:
+    def add(
+        self, op: str, inputs: Sequence[ir.Value | None], name: str, **attributes: NewAttribute
+    ) -> ir.Value:
         """Add a node in front of the network's end, and return its one result."""
         result = self.insert(self.last, op, list(inputs), attributes, f"{self.stem}{name}")
         result.type = self.clone.value_of(self.network.given).type

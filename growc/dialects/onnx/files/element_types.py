@@ -12,7 +12,7 @@ from growc.algebra.indexmap import Array
 from growc.dialects.onnx.operators.table import has
 from growc.ir.traits import SAME
 
-Types = Mapping[ir.DataType, ir.DataType]
+Substitutes = Mapping[ir.DataType, ir.DataType]
 Change = Callable[[str, Array], Array]
 """The change of a weight: from its name and values to new values."""
 
@@ -43,7 +43,7 @@ def narrows(node: ir.Node) -> bool:
     return given is not None and places_of(given.dtype) > places_of(node.outputs[0].dtype) > 0
 
 
-def retype(model: ir.Model, types: Types, change: Change | None, kept: set[ir.Node]) -> None:
+def retype(model: ir.Model, types: Substitutes, change: Change | None, kept: set[ir.Node]) -> None:
     """Replace types everywhere except in the attributes of the `kept` nodes."""
     for graph in list(model.graphs()):
         for value in graph.initializers.values():
@@ -61,7 +61,7 @@ def retype(model: ir.Model, types: Types, change: Change | None, kept: set[ir.No
                 _cast_input(graph, value, old)
 
 
-def _retype_value(value: ir.Value, types: Types, change: Change | None) -> None:
+def _retype_value(value: ir.Value, types: Substitutes, change: Change | None) -> None:
     if value.dtype is not None and value.dtype in types:
         dtype = types[value.dtype]
         if value.const_value is not None and (change is not None or dtype != value.dtype):
@@ -87,7 +87,7 @@ def _converted(
     return ir.LazyTensor(convert, dtype=dtype, shape=ir.Shape(list(tensor.shape.numpy())), name=tensor.name)
 
 
-def _retype_attributes(node: ir.Node, types: Types, change: Change | None) -> None:
+def _retype_attributes(node: ir.Node, types: Substitutes, change: Change | None) -> None:
     """Change types in attributes, constants in attributes, and constants that are float32 by default."""
     changed = []
     for attribute in node.attributes.values():

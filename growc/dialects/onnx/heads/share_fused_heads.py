@@ -30,10 +30,10 @@ OTHERS = {"com.microsoft::Attention": (6,), "com.microsoft::MultiHeadAttention":
 KEPT = ("unidirectional", "mask_filter_value", "scale")
 """Their attributes that the result has too."""
 
-Sizes = Mapping[ir.Value, Sequence[Size] | None]
+ResultSizes = Mapping[ir.Value, Sequence[Size] | None]
 
 
-def share(fused: Fused, writer: Writer, sizes: Sizes) -> bool:
+def share(fused: Fused, writer: Writer, sizes: ResultSizes) -> bool:
     """Write a fused node in parts, and return whether that was possible."""
     sharing = _Sharing(fused, writer, sizes)
     if not sharing.possible():
@@ -50,7 +50,7 @@ def share(fused: Fused, writer: Writer, sizes: Sizes) -> bool:
 class _Sharing:
     fused: Fused
     writer: Writer
-    sizes: Sizes
+    sizes: ResultSizes
 
     def possible(self) -> bool:
         """Whether heads are shared, and every part of the node has equivalent operators."""

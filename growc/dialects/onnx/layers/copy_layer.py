@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import COPY_OF, MEAN_OF, ZERO
-from growc.dialects.onnx.capture.owners import Place
+from growc.dialects.onnx.capture.owners import LayerPlace
 from growc.dialects.onnx.capture.quantised import QuantisedWeight
 from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
 from growc.dialects.onnx.layers.copy_nodes import copied, renewed
@@ -32,7 +32,7 @@ from growc.ir.graph import Node, Value
 from growc.ir.walk import walk
 from growc.passes.layers.layer_runs import Layer, ResultLayer
 
-Named = ir.Value | ir.Node
+NamedPart = ir.Value | ir.Node
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class PlacedLayer:
     values: dict[ir.Value, ir.Value] = field(default_factory=dict)
     """The counterpart of each value of the source's layer."""
     nodes: list[ir.Node] = field(default_factory=list)
-    numbered: list[tuple[Named, str, bool]] = field(default_factory=list)
+    numbered: list[tuple[NamedPart, str, bool]] = field(default_factory=list)
     """Things named by the layer's number: (it, its name in the source, whether it is the source's)."""
 
     @staticmethod
@@ -103,7 +103,7 @@ class LayerCopies:
         orders = [self.orders.get(run) for run, _ in self.source.owners.common(value)]
         return len(orders) > 1 and orders[0] is not None and all(one == orders[0] for one in orders)
 
-    def owns(self, place: Place, value: ir.Value) -> bool:
+    def owns(self, place: LayerPlace, value: ir.Value) -> bool:
         """Whether a stored tensor is a layer's own, or that of its number in runs that change alike."""
         owners = self.source.owners
         return owners.of(value) == place or (place in owners.common(value) and self.moves_alike(value))
@@ -177,7 +177,7 @@ class _Copying:
     def __init__(
         self,
         building: LayerCopies,
-        place: Place,
+        place: LayerPlace,
         made: PlacedLayer,
         first: bool,
         zeros: Mapping[tuple[ir.Node, int], set[ir.Value]],
@@ -271,7 +271,7 @@ class _Copying:
         for new, old in zip(copy.outputs, node.outputs, strict=True):
             self.name(new, old.name, own=own)
 
-    def name(self, thing: Named, name: str | None, *, own: bool) -> None:
+    def name(self, thing: NamedPart, name: str | None, *, own: bool) -> None:
         if name:
             self.made.numbered.append((thing, name, own))
 
@@ -423,7 +423,7 @@ def _graph_of(value: ir.Value) -> ir.Graph | ir.Function | None:
     return value.graph if node is None else node.graph
 
 
-def needed(place: Place, reader: ir.Node | ir.Value) -> GrowError:
+def needed(place: LayerPlace, reader: ir.Node | ir.Value) -> GrowError:
     """The error that a node, or an output of the model, reads a removed layer."""
     name = reader.name or getattr(reader, "op_type", "")
     who = f"`{name}` reads it" if isinstance(reader, ir.Node) else f"the model's output `{name}` is of it"

@@ -8,14 +8,14 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.owners import bodies
 
-Read = Callable[[ir.Node, int, ir.Value], ir.Value | None]
+CopiedOperand = Callable[[ir.Node, int, ir.Value], ir.Value | None]
 """A function that returns a copied node's operand in place of the source's."""
 
 
 def copied(
     node: ir.Node,
     inputs: Sequence[ir.Value | None],
-    read: Read = lambda reader, i, value: value,
+    read: CopiedOperand = lambda reader, i, value: value,
     own: Container[tuple[ir.Node, int]] = (),
 ) -> ir.Node:
     """Return a copy of a node with new operands.
@@ -56,7 +56,7 @@ def _declared(shape: ir.Shape, graph: ir.Graph | ir.Function | None) -> ir.Shape
 
 
 def _redirect(
-    source: ir.Graph, body: ir.Graph, outer: ir.Node, read: Read, own: Container[tuple[ir.Node, int]]
+    source: ir.Graph, body: ir.Graph, outer: ir.Node, read: CopiedOperand, own: Container[tuple[ir.Node, int]]
 ) -> None:
     """Let the copy of a body read the values that `read` returns for those around the source's body."""
     inside = {v for n in source.all_nodes() for v in n.outputs}

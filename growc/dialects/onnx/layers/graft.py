@@ -23,7 +23,7 @@ from growc.ir.naming import unused
 from growc.ir.walk import walk
 from growc.passes.layers.layer_runs import Run
 
-Pair = tuple[ir.Value, ir.Value]
+Counterparts = tuple[ir.Value, ir.Value]
 """A value of the template, and its counterpart in the model."""
 
 EXACT = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL)
@@ -67,7 +67,7 @@ class _Joined:
         remedy = "a template is written as the model is, with one layer or more in its config"
         return GrowError(Diagnostic("G314", message, self.span, help=remedy))
 
-    def behind(self, pair: Pair) -> Iterator[Pair]:
+    def behind(self, pair: Counterparts) -> Iterator[Counterparts]:
         """Yield the pairs of operands of both values' producers. Raises GrowError (G314) if these differ."""
         ours, other = pair
         if ours is self.end:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import onnx_ir as ir
 
 from growc.algebra.space import Size
-from growc.dialects.onnx.capture.owners import NOBODY, Owners, Place, enclosing
+from growc.dialects.onnx.capture.owners import NOBODY, LayerPlace, Owners, enclosing
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.layers.matching_nodes import Twins
 from growc.dialects.onnx.layers.matching_nodes import twins as matching
@@ -42,29 +42,29 @@ class Layered:
         }
         self.outputs = set(self.graph.outputs)
         self.given = {v: place for r in range(len(layers.runs)) for v, place in self._given(r)}
-        self.paired: dict[tuple[Place, int], Twins] = {}
+        self.paired: dict[tuple[LayerPlace, int], Twins] = {}
         self.states = {self.value_of(v) for pair in graph.states for v in pair}
-        self.inputs: dict[Place, list[ir.Value]] = {}
+        self.inputs: dict[LayerPlace, list[ir.Value]] = {}
         for r, run in enumerate(layers.runs):
             self.inputs |= self._inputs(r, run)
         self.private = {v for own in self.inputs.values() for v in own}
 
-    def _inputs(self, number: int, run: Run) -> dict[Place, list[ir.Value]]:
+    def _inputs(self, number: int, run: Run) -> dict[LayerPlace, list[ir.Value]]:
         """Return the model's inputs that belong to one layer each, if every layer has as many."""
-        inputs: dict[Place, list[ir.Value]] = {(number, i): [] for i in range(len(run.layers))}
+        inputs: dict[LayerPlace, list[ir.Value]] = {(number, i): [] for i in range(len(run.layers))}
         for value in self.graph.inputs:
             place = None if value.is_initializer() else self.owners.of(value)
             if place in inputs and (len(run.layers) > 1 or value in self.states):
                 inputs[place].append(value)
         return inputs if len({len(own) for own in inputs.values()}) == 1 else {}
 
-    def _given(self, number: int) -> Iterator[tuple[ir.Value, Place]]:
+    def _given(self, number: int) -> Iterator[tuple[ir.Value, LayerPlace]]:
         """Yield the input stream of each layer, if the model outputs all of them."""
         starts = [self.value_of(layer.start) for layer in self.layers.runs[number].layers]
         if len(starts) > 1 and self.outputs.issuperset(starts):
             yield from ((value, (number, layer)) for layer, value in enumerate(starts))
 
-    def port(self, value: ir.Value) -> Place | None:
+    def port(self, value: ir.Value) -> LayerPlace | None:
         """Return the layer of an input or output if every layer of the run has its own."""
         place = self.place(value)
         if value in self.given or value in self.private or place is None:
@@ -74,14 +74,14 @@ class Layered:
         each = all(self._same_place(value, place, i) in self.outputs for i in range(len(run)))
         return place if each and not behind and (len(run) > 1 or value in self.states) else None
 
-    def place(self, value: ir.Value) -> Place | None:
+    def place(self, value: ir.Value) -> LayerPlace | None:
         """Return the layer whose node computes a value, or whose own input it is."""
         node = value.producer()
         if node is not None:
             return self.home.get(node)
         return self.owners.of(value) if value in self.private else None
 
-    def alike(self, value: ir.Value, place: Place) -> dict[int, ir.Value]:
+    def alike(self, value: ir.Value, place: LayerPlace) -> dict[int, ir.Value]:
         """Return, for each layer of the run, a value with the size of this value of another layer."""
         similar = {}
         for i, layer in enumerate(self.layers.runs[place[0]].layers):
@@ -101,7 +101,7 @@ class Layered:
         size = self.sizes.get(a)
         return size is not None and size == self.sizes.get(b)
 
-    def _same_place(self, value: ir.Value, place: Place, layer: int) -> ir.Value | None:
+    def _same_place(self, value: ir.Value, place: LayerPlace, layer: int) -> ir.Value | None:
         """Return the value at the same place among the nodes of another layer."""
         if value in self.private:
             return self.inputs[place[0], layer][self.inputs[place].index(value)]
@@ -110,7 +110,7 @@ class Layered:
         number = value.index() or 0
         return twin.outputs[number] if twin is not None and number < len(twin.outputs) else None
 
-    def twins(self, place: Place, layer: int) -> Twins:
+    def twins(self, place: LayerPlace, layer: int) -> Twins:
         """Return, for the nodes of one layer, the nodes of another of its run that do the same."""
         if (place, layer) not in self.paired:
             run, other = self.layers.runs[place[0]].layers, (place[0], layer)

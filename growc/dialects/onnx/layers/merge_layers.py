@@ -12,14 +12,14 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
-from growc.dialects.onnx.capture.owners import Place
+from growc.dialects.onnx.capture.owners import LayerPlace
 from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import wide
 
 
-def counterparts(source: Layered, place: Place, layer: int) -> dict[ir.Value, ir.Value]:
+def counterparts(source: Layered, place: LayerPlace, layer: int) -> dict[ir.Value, ir.Value]:
     """Return, for each constant that one layer reads, the constant that another layer reads there.
 
     Raises GrowError (G314) if the layers have different nodes.
@@ -43,7 +43,7 @@ def _pair(source: Layered, node: ir.Node, twin: ir.Node, found: dict[ir.Value, i
             _pair(source, makers[0], makers[1], found)
 
 
-def mean_tensor(place: Place, found: Sequence[tuple[int, ir.Value | None]]) -> ir.LazyTensor | None:
+def mean_tensor(place: LayerPlace, found: Sequence[tuple[int, ir.Value | None]]) -> ir.LazyTensor | None:
     """Return the mean of the layers' tensors, given by layer, the first one's first; None for integers.
 
     Raises GrowError (G314) if a layer has no such tensor, or other integers.
@@ -79,7 +79,7 @@ def mean_of(arrays: Sequence[Array]) -> Array:
     return np.asarray((total / len(arrays)).astype(arrays[0].dtype))
 
 
-def unlike(place: Place, layer: int, why: str) -> GrowError:
+def unlike(place: LayerPlace, layer: int, why: str) -> GrowError:
     """The error that two layers are not built alike."""
     message = f"layers {place[1]} and {layer} cannot become one: {why}"
     return GrowError(Diagnostic("G314", message, help="merge layers of one kind"))

@@ -17,10 +17,10 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.capture.capture import COPY_OF, RESERVED
 from growc.dialects.onnx.capture.computed_weights import Folded
-from growc.dialects.onnx.capture.owners import Place, around, bodies
+from growc.dialects.onnx.capture.owners import LayerPlace, around, bodies
 from growc.dialects.onnx.capture.weight_norm import weight_norm
 from growc.dialects.onnx.clones import Clone
-from growc.dialects.onnx.layers.copy_layer import LayerCopies, Named, PlacedLayer, needed
+from growc.dialects.onnx.layers.copy_layer import LayerCopies, NamedPart, PlacedLayer, needed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import Remember, RowTables
 from growc.dialects.onnx.layers.rename import Numbering
@@ -120,7 +120,7 @@ class _Surgery:
         self.names = [v.name or "" for v in self.ports]
         self.became: dict[ir.Value, ir.Value | None] = {}
         self.taken: dict[ir.Value, ir.Value] = {}
-        self.exits: dict[Named, str | None] = {}
+        self.exits: dict[NamedPart, str | None] = {}
         """The counterpart of each output that not every layer has, and the name of that output."""
         self.numberings = {number: self.numbering(number) for number in orders}
 
@@ -215,7 +215,7 @@ class _Surgery:
 
     # ---- names
 
-    def numbered(self, number: int) -> Iterator[tuple[Named, str]]:
+    def numbered(self, number: int) -> Iterator[tuple[NamedPart, str]]:
         """Yield everything in the new layers, with its name for its layer's new number."""
         rename = self.numberings[number].rename
         for i, layer in enumerate(self.building.runs[number]):
@@ -223,10 +223,10 @@ class _Surgery:
                 plain = self.exits.get(thing) or (old if own else f"{old}.{i}")
                 yield thing, rename(old, layer.source, i) or plain
 
-    def behind(self, layered: Collection[Named]) -> Iterator[tuple[Named, str]]:
+    def behind(self, layered: Collection[NamedPart]) -> Iterator[tuple[NamedPart, str]]:
         """Yield what follows all layers in one list with them, with the name for its new number."""
         outputs = (value for node in self.graph for value in node.outputs)
-        for thing in chain[Named](self.graph.initializers.values(), self.graph, outputs):
+        for thing in chain[NamedPart](self.graph.initializers.values(), self.graph, outputs):
             if thing in layered or thing in self.ports:
                 continue
             moved = (numbering.behind(thing.name or "") for numbering in self.numberings.values())
@@ -254,12 +254,12 @@ class _Surgery:
                     yield value.name
         yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
 
-    def assign(self, wanted: Sequence[tuple[Named, str]]) -> None:
+    def assign(self, wanted: Sequence[tuple[NamedPart, str]]) -> None:
         mine = {thing for thing, _ in wanted}
         taken = {v.name for v in [*self.graph.inputs, *self.graph.initializers.values()] if v not in mine}
         taken |= self.graph.meta.get(RESERVED, frozenset())
         for node in (n for n in self.graph.all_nodes() if n not in self.gone):
-            things: list[Named] = [node, *node.outputs]
+            things: list[NamedPart] = [node, *node.outputs]
             taken |= {thing.name for thing in things if thing not in mine}
         before = [thing.name for thing, _ in wanted]
         for k, (thing, _) in enumerate(wanted):
@@ -280,7 +280,7 @@ def _is_learned(value: ir.Value) -> bool:
 
 
 def _ordered(
-    ports: Mapping[ir.Value, Place], placed: Sequence[PlacedLayer]
+    ports: Mapping[ir.Value, LayerPlace], placed: Sequence[PlacedLayer]
 ) -> list[tuple[ir.Value, ir.Value]]:
     """Return the ports of the new layers, each with the source's port, in the order of the old ones.
 

@@ -21,11 +21,11 @@ class Type(NamedTuple):
     dims: tuple[int, ...]
 
 
-Types = Sequence[Type]
+OperandTypes = Sequence[Type]
 Attributes = Mapping[str, Any]
 
 
-def results(op: str, operands: Sequence[Type | None], attributes: Attributes) -> Types:
+def results(op: str, operands: Sequence[Type | None], attributes: Attributes) -> OperandTypes:
     """Return the types of a node's results, as many as are known. Raises ValueError if sizes do not fit."""
     rule = _RULES.get(op)
     given = [o for o in takewhile(lambda o: o is not None, operands) if o is not None]
@@ -43,20 +43,20 @@ def _ratio(whole: int, parts: int) -> int:
 
 def _first(
     dims: Callable[[tuple[int, ...]], tuple[int, ...]] = tuple, element: int = 0
-) -> Callable[[Types, Attributes], Types]:
+) -> Callable[[OperandTypes, Attributes], OperandTypes]:
     """Return the rule for a result whose sizes are those of the first operand, or follow from them.
 
     element: the result's type; if absent, that of the attribute `to`, or else of the operand.
     """
 
-    def rule(operands: Types, attributes: Attributes) -> Types:
+    def rule(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
         kind = element or attributes.get("to", operands[0].element)
         return [Type(kind, dims(operands[0].dims))]
 
     return rule
 
 
-def _split_heads(operands: Types, attributes: Attributes) -> Types:
+def _split_heads(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     element, dims = operands[0]
     if len(dims) == 4:
         return operands[:1]
@@ -65,7 +65,7 @@ def _split_heads(operands: Types, attributes: Attributes) -> Types:
     return [Type(element, (batch, heads, length, _ratio(width, heads)))]
 
 
-def _split_packed(operands: Types, attributes: Attributes) -> Types:
+def _split_packed(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     element, (batch, length, width) = operands[0]
     heads, kv_heads = attributes["num_heads"], attributes["kv_num_heads"]
     counts = (heads, kv_heads, kv_heads)
@@ -75,19 +75,19 @@ def _split_packed(operands: Types, attributes: Attributes) -> Types:
     return [Type(element, (batch, c, length, _ratio(w, c))) for c, w in zip(counts, widths, strict=True)]
 
 
-def _unfold(operands: Types, attributes: Attributes) -> Types:
+def _unfold(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     (element, dims), heads = operands[0], attributes["num_heads"]
     sizes = [*dims[:-1], _ratio(dims[-1], heads)]
     sizes[attributes["axis"]] = heads
     return [Type(element, tuple(sizes))]
 
 
-def _repeat(operands: Types, attributes: Attributes) -> Types:
+def _repeat(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     (element, dims), axis = operands[0], attributes["axis"]
     return [Type(element, (*dims[:axis], dims[axis] * attributes["times"], *dims[axis + 1 :]))]
 
 
-def _split_bias(operands: Types, attributes: Attributes) -> Types:
+def _split_bias(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     element, (width,) = operands[0]
     parts = [(heads, channels) for _, (_, heads, _, channels) in operands[1:4]]
     if sum(heads * channels for heads, channels in parts) != width:
@@ -95,18 +95,18 @@ def _split_bias(operands: Types, attributes: Attributes) -> Types:
     return [Type(element, (heads, 1, channels)) for heads, channels in parts]
 
 
-def _unpack(operands: Types, attributes: Attributes) -> Types:
+def _unpack(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     element, (batch, length, heads, _, channels) = operands[0]
     if heads != attributes["num_heads"]:
         raise ValueError(f"{heads} heads are said to be {attributes['num_heads']}")
     return [Type(element, (batch, heads, length, channels))]
 
 
-def _stack(operands: Types, attributes: Attributes) -> Types:
+def _stack(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     return [Type(operands[0].element, (len(operands), *operands[0].dims))]
 
 
-def _attention(operands: Types, attributes: Attributes) -> Types:
+def _attention(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     (element, (batch, heads, length, depth)), (_, (_, kv_heads, keys, width)) = operands[0], operands[1]
     if depth != width or heads % kv_heads:
         raise ValueError(f"queries of {heads} x {depth} meet keys of {kv_heads} x {width}")
@@ -116,12 +116,12 @@ def _attention(operands: Types, attributes: Attributes) -> Types:
     ]
 
 
-def _merge_heads(operands: Types, attributes: Attributes) -> Types:
+def _merge_heads(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     element, (batch, heads, length, channels) = operands[0]
     return [Type(element, (batch, length, heads * channels))]
 
 
-def _fused_matmul(operands: Types, attributes: Attributes) -> Types:
+def _fused_matmul(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     pairs = zip(operands[:2], "AB", strict=True)
     a, b = ([o.dims[i] for i in turned(len(o.dims), attributes, which)] for o, which in pairs)
     lead = np.broadcast_shapes(a[:-2], b[:-2])
@@ -140,7 +140,7 @@ def turned(rank: int, attributes: Attributes, which: str) -> list[int]:
     return order
 
 
-def _fourier(operands: Types, attributes: Attributes) -> Types:
+def _fourier(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     """The types of a Fourier transform.
 
     `sizes`: of the transformed axes, 0 if not given. `half`: 1 if half of the last axis is kept, -1 if the
@@ -157,11 +157,11 @@ def _fourier(operands: Types, attributes: Attributes) -> Types:
     return [Type(attributes["to"], tuple(dims))]
 
 
-def _of_two(operands: Types, attributes: Attributes) -> Types:
+def _of_two(operands: OperandTypes, attributes: Attributes) -> OperandTypes:
     return [Type(attributes["to"], np.broadcast_shapes(operands[0].dims, operands[1].dims))]
 
 
-_RULES: dict[str, Callable[..., Types]] = {
+_RULES: dict[str, Callable[..., OperandTypes]] = {
     "LayerNormalization": _first(),  # onnxruntime has it in all opsets
     "SimplifiedLayerNormalization": _first(),
     "GroupNormalization": _first(),

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from growc.passes.dataflow.intervals import ANY, At, TensorRange, says, union
-from growc.passes.dataflow.ranges import Rule, moved, stated, wrapping
+from growc.passes.dataflow.ranges import RangeRule, moved, stated, wrapping
 
 
 def _corners(a: TensorRange, b: TensorRange, function: Callable[[float, float], float]) -> TensorRange:
@@ -61,7 +61,7 @@ def _power(at: At) -> TensorRange:
     return TensorRange(0, wild=a.wild or b.wild or b.low < 0) if a.low >= 0 else WILD
 
 
-def _monotonic(function: Callable[[float], float], least: float = -math.inf) -> Rule:
+def _monotonic(function: Callable[[float], float], least: float = -math.inf) -> RangeRule:
     """Return the rule of a function that increases with its number, and has no value below `least`."""
 
     def rule(at: At) -> TensorRange:
@@ -72,7 +72,7 @@ def _monotonic(function: Callable[[float], float], least: float = -math.inf) -> 
     return rule
 
 
-def _rounded(function: Callable[[float], int]) -> Rule:
+def _rounded(function: Callable[[float], int]) -> RangeRule:
     return _monotonic(lambda x: float(function(x)) if math.isfinite(x) else x)
 
 
@@ -90,7 +90,7 @@ def _absolute(at: At) -> TensorRange:
     return x if x.low >= 0 and not x.rests else TensorRange(max(0, -x.high), max(-x.low, x.high), wild=x.wild)
 
 
-def _numbers(first: int = 0) -> Rule:
+def _numbers(first: int = 0) -> RangeRule:
     """Return the rule of results that number units from index `first` on.
 
     Results before hold elements of operand 0.
@@ -138,7 +138,7 @@ def _common_bits(at: At) -> TensorRange:
 
 WILD = TensorRange(wild=True)
 
-RANGES: Mapping[str, Rule] = {
+RANGES: Mapping[str, RangeRule] = {
     "Abs": wrapping(_absolute),
     "BitwiseAnd": _common_bits,
     "Ceil": _rounded(math.ceil),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from growc.algebra.space import Size, ratio
-from growc.ir.notation import Axes, Line, Operand, Place, Term
+from growc.ir.notation import AxisTerms, Line, Operand, Place, Term
 from growc.ir.rows import Site
 
 REAL = frozenset({1, 10, 11, 16})
@@ -24,7 +24,7 @@ def names(prefix: str, n: int) -> list[Term]:
 def line(inputs: Sequence[Sequence[Term] | None], outputs: Sequence[Sequence[Term]], **sizes: Size) -> Line:
     """Return a line whose treatment is the row's own."""
 
-    def axes(terms: Sequence[Term] | None) -> Axes | None:
+    def axes(terms: Sequence[Term] | None) -> AxisTerms | None:
         return None if terms is None else tuple(terms)
 
     return Line(tuple(map(axes, inputs)), tuple(map(axes, outputs)), "", sizes)

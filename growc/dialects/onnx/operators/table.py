@@ -12,10 +12,10 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.operators import attention, axiswise, contract, indexing, layout, pointwise
-from growc.ir.rows import Rule, table
+from growc.ir.rows import LineRule, table
 from growc.ir.traits import Trait
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, LineRule] = {
     name.rstrip("_"): rule  # as in `not_`
     for module in (axiswise, attention, contract, layout, indexing, pointwise)
     for name, rule in vars(module).items()

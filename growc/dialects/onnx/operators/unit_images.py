@@ -15,7 +15,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Bools, Floats, Ints
 from growc.algebra.unit_ranges import STILL, TINY, VARIES, UnitRange
-from growc.ir.graph import Image, Node, Operands
+from growc.ir.graph import Image, Node, OperandRanges
 from growc.passes.axes.norms import scalar
 
 Function = Callable[[Floats], Floats]
@@ -41,7 +41,7 @@ class _Increasing:
     analytic: bool = True
     limits: tuple[int, ...] = ()
 
-    def __call__(self, node: Node, given: Operands, domain: Bools) -> UnitRange:
+    def __call__(self, node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
         x = given[min(given)]
         low, high = map(_quiet(self.function), (x.low, x.high))
         near = [np.isin(end.astype(np.float32), self.limits) for end in (low, high)]
@@ -56,7 +56,7 @@ def _bounded(
     near: whether results approach the upper bound, and are rounded to it.
     """
 
-    def made(node: Node, given: Operands, domain: Bools) -> UnitRange:
+    def made(node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
         x = given[min(given)]
         known = (x.low == x.high) & np.isfinite(x.low)
         value = function(np.where(known, x.low, 0.0))
@@ -81,7 +81,7 @@ class _Interval:
     top: float
     function: Function | None = None
 
-    def __call__(self, node: Node, given: Operands, domain: Bools) -> UnitRange:
+    def __call__(self, node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
         x = given[min(given)]
         inside = (x.low >= self.low) & (x.high <= self.high)
         finite = [x.holds(end) for end in (self.low, self.high) if np.isfinite(end)]
@@ -97,7 +97,7 @@ class _Interval:
 # -------------------------------------------------------------------- operators with several operands
 
 
-def _operands(node: Node, given: Operands) -> list[UnitRange]:
+def _operands(node: Node, given: OperandRanges) -> list[UnitRange]:
     """Return the ranges of all operands. One number for all units stands for each of them."""
     size = len(given[min(given)].low)
     ranges = []
@@ -111,13 +111,13 @@ def _operands(node: Node, given: Operands) -> list[UnitRange]:
     return ranges
 
 
-def _abs(node: Node, given: Operands) -> UnitRange:
+def _abs(node: Node, given: OperandRanges) -> UnitRange:
     x = given[0]
     low = np.where(x.holds(0) | (x.low <= 0) & (x.high >= 0), 0, np.minimum(abs(x.low), abs(x.high)))
     return x.within(low, np.maximum(abs(x.low), abs(x.high)), analytic=True)
 
 
-def _elu(node: Node, given: Operands) -> UnitRange:
+def _elu(node: Node, given: OperandRanges) -> UnitRange:
     x, scale = given[0], node.real("alpha", 1.0)
     if scale < 0:
         return UnitRange.anything(len(x.low))
@@ -127,7 +127,7 @@ def _elu(node: Node, given: Operands) -> UnitRange:
     return replace(image, ends=image.low == -scale)
 
 
-def _hard_sigmoid(node: Node, given: Operands) -> UnitRange:
+def _hard_sigmoid(node: Node, given: OperandRanges) -> UnitRange:
     x, slope = given[0], node.real("alpha", 0.2)
     if slope <= 0:
         return UnitRange.anything(len(x.low)).within(0.0, 1.0)
@@ -135,15 +135,15 @@ def _hard_sigmoid(node: Node, given: Operands) -> UnitRange:
     return replace(x.within(low, high, analytic=True), ends=(low == 0) | (high == 1))
 
 
-def _negative(node: Node, given: Operands) -> UnitRange:
+def _negative(node: Node, given: OperandRanges) -> UnitRange:
     return given[0].within(-given[0].high, -given[0].low, analytic=True)
 
 
-def _sum(node: Node, given: Operands) -> UnitRange:
+def _sum(node: Node, given: OperandRanges) -> UnitRange:
     return reduce(lambda a, b: _plus(a, b, 1), _operands(node, given))
 
 
-def _difference(node: Node, given: Operands) -> UnitRange:
+def _difference(node: Node, given: OperandRanges) -> UnitRange:
     a, b = _operands(node, given)
     return _plus(a, b, -1)
 
@@ -160,7 +160,7 @@ def _together(a: UnitRange, b: UnitRange) -> Ints:
     return np.where(a.motion == STILL, b.motion, np.where(b.motion == STILL, a.motion, VARIES))
 
 
-def _multiply(node: Node, given: Operands) -> UnitRange:
+def _multiply(node: Node, given: OperandRanges) -> UnitRange:
     a, b = _operands(node, given)
     if node.inputs[0] is node.inputs[1]:
         size = _abs(node, {0: a})
@@ -188,34 +188,34 @@ def _inverse(x: UnitRange) -> UnitRange:
     return x.within(low, high, analytic=True).bad(x.holds(0))
 
 
-def _reciprocal(node: Node, given: Operands) -> UnitRange:
+def _reciprocal(node: Node, given: OperandRanges) -> UnitRange:
     return _inverse(given[0])
 
 
-def _divide(node: Node, given: Operands) -> UnitRange:
+def _divide(node: Node, given: OperandRanges) -> UnitRange:
     a, b = _operands(node, given)
     if 1 not in given:
         return _times(a, replace(_inverse(b), wild=b.wild))
     return _times(a, _inverse(b)).bad(b.holds(0))
 
 
-def _modulo(node: Node, given: Operands) -> UnitRange:
+def _modulo(node: Node, given: OperandRanges) -> UnitRange:
     a, b = _operands(node, given)
     return UnitRange.anything(len(a.low)).bad(b.holds(0) if 1 in given else b.wild)
 
 
-def _total(node: Node, given: Operands) -> UnitRange:
+def _total(node: Node, given: OperandRanges) -> UnitRange:
     x = given[0]
     return x.within(np.where(x.low >= 0, x.low, -np.inf), np.where(x.high <= 0, x.high, np.inf))
 
 
-def _with_zero(node: Node, given: Operands) -> UnitRange:
+def _with_zero(node: Node, given: OperandRanges) -> UnitRange:
     """Return the range of an extreme of numbers and zero."""
     x = given[0]
     return x.within(np.minimum(x.low, 0), np.maximum(x.high, 0))
 
 
-def _power(node: Node, given: Operands) -> UnitRange:
+def _power(node: Node, given: OperandRanges) -> UnitRange:
     x, _ = _operands(node, given)
     exponent = scalar(node.inputs[1])
     anything = UnitRange.anything(len(x.low))
@@ -232,12 +232,12 @@ def _softsign(x: Floats) -> Floats:
     return np.where(np.isinf(x), np.sign(x), x / (1 + abs(x)))
 
 
-def _chosen(node: Node, given: Operands) -> UnitRange:
+def _chosen(node: Node, given: OperandRanges) -> UnitRange:
     _, a, b = _operands(node, given)
     return a.union(b)
 
 
-def _by_variance(node: Node, given: Operands) -> UnitRange:
+def _by_variance(node: Node, given: OperandRanges) -> UnitRange:
     """Return the range of a division by the root of a stored variance plus eps.
 
     A unit of variance zero is divided by the root of eps.
@@ -248,7 +248,7 @@ def _by_variance(node: Node, given: Operands) -> UnitRange:
     return anything.bad(given[4].holds(-eps)) if stored else anything
 
 
-def _of_all(function: Callable[[Node, Operands], UnitRange]) -> Image:
+def _of_all(function: Callable[[Node, OperandRanges], UnitRange]) -> Image:
     """Return the image of a function of several operands, whose domain is never widened."""
     return lambda node, given, domain: function(node, given)
 

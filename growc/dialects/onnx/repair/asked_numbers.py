@@ -13,13 +13,13 @@ from growc.dialects.onnx.repair.patch import Demands
 from growc.ir.graph import Node, Value
 from growc.passes.axes.infer import Axes, operands_of
 
-Sizes = tuple[Size, ...]
+AskedSizes = tuple[Size, ...]
 
 
-def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, Sizes]:
+def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, AskedSizes]:
     """Return the size demanded of each value that no live node computes, if it differs from the source's."""
     live = {instance.node for instance in axes.instances}
-    asked: dict[Value, Sizes] = {}
+    asked: dict[Value, AskedSizes] = {}
     for node in reversed(axes.graph.nodes):
         loose = [v for v in node.operands if v.producer is not None and v.producer not in live]
         behind = {} if node in live or not loose else _behind(axes, node, asked)
@@ -30,7 +30,7 @@ def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, Sizes]:
     return asked
 
 
-def _behind(axes: Axes, node: Node, asked: Mapping[Value, Sizes]) -> dict[Value, Sizes]:
+def _behind(axes: Axes, node: Node, asked: Mapping[Value, AskedSizes]) -> dict[Value, AskedSizes]:
     """Return the sizes that a node demands of its operands, from those demanded of its results.
 
     Each axis takes the size demanded of the results' axis of the same label.
@@ -47,6 +47,6 @@ def _behind(axes: Axes, node: Node, asked: Mapping[Value, Sizes]) -> dict[Value,
     return {value: _sized(value, terms, changed) for value, terms in pairs if value is not None and terms}
 
 
-def _sized(value: Value, terms: Sequence[object], changed: Mapping[tuple[object, Size], Size]) -> Sizes:
+def _sized(value: Value, terms: Sequence[object], changed: Mapping[tuple[object, Size], Size]) -> AskedSizes:
     sizes = value.sizes or ()
     return tuple(changed.get((t, size), size) for t, size in zip(terms, sizes, strict=True))

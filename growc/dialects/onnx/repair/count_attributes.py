@@ -8,7 +8,7 @@ from growc.algebra.space import find
 from growc.dialects.onnx.repair.patch import Demands
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.passes.axes.infer import LineInstance
-from growc.passes.edits import Attribute, Patch
+from growc.passes.edits import ChangedAttribute, Patch
 
 COUNTS: dict[str, Mapping[str, str]] = {
     "Conv": {"group": "g"},
@@ -31,7 +31,7 @@ COUNTS: dict[str, Mapping[str, str]] = {
 def count(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
     """Update attributes that are the size of a label."""
     node = instance.node
-    changed: dict[str, Attribute] = {}
+    changed: dict[str, ChangedAttribute] = {}
     for name, label in COUNTS[node.op].items():
         if label in instance.spaces:
             size = wants.resize(find(instance.spaces[label]))[0]

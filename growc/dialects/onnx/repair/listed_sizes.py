@@ -17,7 +17,7 @@ from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.ir.graph import Node, Value
 from growc.passes.edits import Part, Patch
 
-Entry = int | Part | None
+ListedSize = int | Part | None
 """The new element: a number, a part of a number at run time, or None for the present one."""
 
 
@@ -70,7 +70,7 @@ class _Listing:
         """Whether a size is the same at all sample points, and the list leaves it to be inferred."""
         return not varies(size) and self.reshapes and set(self.now(axis) or ()) == {-1}
 
-    def entry(self, axis: int, size: Size, rank: int) -> Entry:
+    def entry(self, axis: int, size: Size, rank: int) -> ListedSize:
         """Return the new element."""
         current, source = self.now(axis), self.source
         at = axis - rank + len(source or ())

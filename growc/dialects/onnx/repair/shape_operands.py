@@ -19,7 +19,7 @@ from growc.ir.graph import Node, Value
 from growc.ir.notation import labels
 from growc.passes.axes.infer import LineInstance
 from growc.passes.axes.routing import ROUTED, counting
-from growc.passes.edits import Attribute, Entries, Part, Patch
+from growc.passes.edits import ChangedAttribute, Part, Patch, ShapeEntries
 
 
 def numbered(node: Node, numbers: Sequence[int | None] | None) -> Patch:
@@ -79,7 +79,7 @@ def _judged(
 
     `within`: the axes' sizes for elements that are bounds, which may count from the end or lie behind it.
     """
-    operands: dict[int, Entries] = {}
+    operands: dict[int, ShapeEntries] = {}
     for i, entries in wanted.items():
         value = node.input(i)
         known = None if value is None else value.known
@@ -184,7 +184,7 @@ def as_reshape(wants: Demands, node: Node, sim: Simulation) -> Patch | None:
         size[0] if len(set(size)) == 1 else 0 if source[axis : axis + 1] == (size,) else -1
         for axis, size in enumerate(wanted)
     )
-    dropped: dict[str, Attribute] = {"axes": None} if "axes" in node.attributes else {}
+    dropped: dict[str, ChangedAttribute] = {"axes": None} if "axes" in node.attributes else {}
     return Patch({1: entries}, dropped, "Reshape") if entries.count(-1) < 2 else None
 
 

@@ -16,13 +16,13 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.ir.graph import Node, Value
-from growc.ir.notation import Axes, Line, Operand, Term
-from growc.ir.rows import Row, Rule, Site
+from growc.ir.notation import AxisTerms, Line, Operand, Term
+from growc.ir.rows import LineRule, Row, Site
 
 if TYPE_CHECKING:
     from growc.dialects.onnx.shapes.simulation import Simulation
 
-Shape = tuple[Size, ...] | None
+BodyShape = tuple[Size, ...] | None
 Known = Mapping[int, tuple[Array, ...]]
 """Known operands, by index."""
 
@@ -37,8 +37,8 @@ _TRIPS = (41, 43, 47, 53)
 
 def _branches(site: Site) -> Line:
     n = len(site.outputs)
-    inputs: list[Axes | None] = [_opaque(o) for o in site.inputs]
-    outputs: list[Axes | None] = []
+    inputs: list[AxisTerms | None] = [_opaque(o) for o in site.inputs]
+    outputs: list[AxisTerms | None] = []
     for k, out in enumerate(site.outputs):
         slots = range(1 + k, len(site.inputs), n)
         *given, result = _one(f"a{k}_", [*(site.inputs[i] for i in slots), out])
@@ -64,7 +64,7 @@ def _end(site: Site) -> Line:
     results = site.node.integer("results")
     leave = results - len(site.outputs)
     inputs = [_opaque(o) for o in site.inputs]
-    outputs: list[Axes | None] = []
+    outputs: list[AxisTerms | None] = []
     for k in range(states):
         inside, around = leave + k, results + first + k
         operands = [site.inputs[inside], site.inputs[around], site.outputs[k]]
@@ -79,7 +79,7 @@ def _end(site: Site) -> Line:
     return Line(tuple(inputs), tuple(outputs), "layout")
 
 
-def _one(name: str, operands: Sequence[Operand | None]) -> list[Axes | None]:
+def _one(name: str, operands: Sequence[Operand | None]) -> list[AxisTerms | None]:
     """Return the terms of values that are one value; an axis is opaque if its sizes differ."""
     shapes = [None if o is None else o.sizes for o in operands]
     alike = None not in shapes and len({len(s or ()) for s in shapes}) == 1
@@ -93,7 +93,7 @@ def _one(name: str, operands: Sequence[Operand | None]) -> list[Axes | None]:
 
 def _along(
     name: str, part: Operand | None, axis: int, whole: Operand | None
-) -> tuple[Axes | None, Axes | None]:
+) -> tuple[AxisTerms | None, AxisTerms | None]:
     """Return the terms of a tensor, and of the slice that one iteration reads from it or adds to it."""
     if part is None or part.sizes is None or whole is None or whole.sizes is None:
         return _opaque(whole), _opaque(part)
@@ -101,7 +101,7 @@ def _along(
     return (*terms[:axis], "_", *terms[axis:]), tuple(terms)
 
 
-def _opaque(operand: Operand | None) -> Axes | None:
+def _opaque(operand: Operand | None) -> AxisTerms | None:
     return None if operand is None or operand.sizes is None else ("_",) * operand.rank
 
 
@@ -205,7 +205,7 @@ def _trips(node: Node, done: Simulation) -> Size:
     return _TRIPS[: done.points]
 
 
-_STEPS: dict[str, tuple[Rule, Follow]] = {
+_STEPS: dict[str, tuple[LineRule, Follow]] = {
     "If end": (_branches, _follow_branches),
     "Loop begin": (_begin, _follow_begin),
     "Loop end": (_end, _follow_end),

@@ -56,10 +56,10 @@ Assignment = dict[str, Size | str | tuple[str, str]]
 """The assumptions about symbols: a fixed size, the size of another symbol, or the sum of two others."""
 
 
-Row = tuple[int | str, ...]
+InputDims = tuple[int | str, ...]
 """The dims of an input."""
 
-Dims = Mapping[Value, Row | None]
+DimsByInput = Mapping[Value, InputDims | None]
 
 
 class SettledSizes(NamedTuple):
@@ -70,9 +70,9 @@ class SettledSizes(NamedTuple):
     merging_nodes: list[Node]
 
 
-def symbols_of(graph: Graph) -> dict[Value, Row | None]:
+def symbols_of(graph: Graph) -> dict[Value, InputDims | None]:
     """Return the dims of every graph input: numbers, and names of symbols. Anonymous dims get one each."""
-    rows: dict[Value, Row | None] = {}
+    rows: dict[Value, InputDims | None] = {}
     for value in graph.inputs:
         shape = value_of(value).shape
         dims = None if shape is None else [d if isinstance(d, int) else d.value for d in shape]
@@ -81,7 +81,7 @@ def symbols_of(graph: Graph) -> dict[Value, Row | None]:
 
 
 def input_sizes(
-    dims: Dims, samples: tuple[Size, ...], assigned: Assignment
+    dims: DimsByInput, samples: tuple[Size, ...], assigned: Assignment
 ) -> dict[Value, tuple[Size, ...] | None]:
     """Return the sizes of the dims at the sample points. Dims of one name have one size."""
     points = len(samples[0])
@@ -181,14 +181,14 @@ def _varying(found: Simulation) -> int:
     return sum(map(varies, chain.from_iterable(sizes or () for sizes in found.sizes.values())))
 
 
-def _names(dims: Dims, *, made: bool) -> list[str]:
+def _names(dims: DimsByInput, *, made: bool) -> list[str]:
     """Return the symbols of inputs, or (`made`) those of lengths that nodes count."""
     rows = [row for value, row in dims.items() if (value.producer is not None) is made]
     return list(dict.fromkeys(d for row in rows for d in row or () if isinstance(d, str)))
 
 
 def _given(
-    dims: Dims, samples: tuple[Size, ...], assigned: Assignment
+    dims: DimsByInput, samples: tuple[Size, ...], assigned: Assignment
 ) -> tuple[dict[Value, tuple[Size, ...] | None], dict[Value, Size]]:
     """Return the sizes of the graph inputs, and the lengths that depend on data."""
     sizes = input_sizes(dims, samples, assigned)
@@ -197,7 +197,11 @@ def _given(
 
 
 def _trials(
-    dims: Dims, names: list[str], samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
+    dims: DimsByInput,
+    names: list[str],
+    samples: tuple[Size, ...],
+    assigned: Assignment,
+    at: ContradictionError,
 ) -> Iterator[list[Assignment]]:
     """Yield groups of assumptions that might resolve a contradiction, the most plausible first."""
     alike = {**assigned, **_alike(dims, assigned)}
@@ -234,19 +238,19 @@ def _root(name: Any, assigned: Assignment) -> Any:
     return name
 
 
-def _pattern(row: Row) -> tuple[object, ...]:
+def _pattern(row: InputDims) -> tuple[object, ...]:
     return tuple(d if isinstance(d, int) else "" for d in row)
 
 
-def _like(own: Row, other: Row, assigned: Assignment) -> Assignment:
+def _like(own: InputDims, other: InputDims, assigned: Assignment) -> Assignment:
     """Assume that the free symbols of one input equal those of another input of the same shape."""
     pairs = [(a, _root(b, assigned)) for a, b in zip(own, other, strict=True) if isinstance(a, str)]
     return {a: rule for a, rule in pairs if a not in assigned and not _leads_to(a, rule, assigned)}
 
 
-def _alike(dims: Dims, assigned: Assignment) -> Assignment:
+def _alike(dims: DimsByInput, assigned: Assignment) -> Assignment:
     """Assume that the free symbols of inputs of one shape and use equal those of the first such input."""
-    first: dict[tuple[object, ...], Row] = {}
+    first: dict[tuple[object, ...], InputDims] = {}
     assumed: Assignment = {}
     for value, row in dims.items():
         if row and any(isinstance(d, int) for d in row):
@@ -257,7 +261,11 @@ def _alike(dims: Dims, assigned: Assignment) -> Assignment:
 
 
 def _showing(
-    names: list[str], assigned: Assignment, dims: Dims, samples: tuple[Size, ...], at: ContradictionError
+    names: list[str],
+    assigned: Assignment,
+    dims: DimsByInput,
+    samples: tuple[Size, ...],
+    at: ContradictionError,
 ) -> list[str]:
     """Return the free symbols that are one of the sizes that meet, or a summand of one."""
     current, met = _now(assigned, dims, samples), set(at.sizes)
@@ -272,7 +280,7 @@ def _sums(now: Mapping[str, Size], at: ContradictionError) -> list[tuple[str, st
     return [(a, b) for a, b in pairs if tuple(map(sum, zip(now[a], now[b], strict=True))) in met]
 
 
-def _now(assigned: Assignment, dims: Dims, samples: tuple[Size, ...]) -> dict[str, Size]:
+def _now(assigned: Assignment, dims: DimsByInput, samples: tuple[Size, ...]) -> dict[str, Size]:
     """Return the sizes of the free symbols."""
     sizes = input_sizes(dims, samples, assigned)
     rows = [(d, s) for v, row in dims.items() for d, s in zip(row or (), sizes[v] or (), strict=True)]
@@ -280,7 +288,7 @@ def _now(assigned: Assignment, dims: Dims, samples: tuple[Size, ...]) -> dict[st
 
 
 def _squares(
-    dims: Dims, samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
+    dims: DimsByInput, samples: tuple[Size, ...], assigned: Assignment, at: ContradictionError
 ) -> Iterator[Assignment]:
     """Assume one fixed size for two symbols of an input, or for one.
 

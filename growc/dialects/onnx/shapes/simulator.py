@@ -67,7 +67,7 @@ class PartialType(NamedTuple):
         return None if None in sizes else tuple(d for d in sizes if d is not None)
 
 
-Operands = tuple[PartialType | None, ...]
+PartialTypes = tuple[PartialType | None, ...]
 
 
 @dataclass(eq=False)
@@ -144,7 +144,7 @@ class Simulator:
         return self.distinct.setdefault(proto.SerializeToString(deterministic=True), NodeClass(proto))
 
     def infer(
-        self, node: Node, alike: NodeClass, operands: Operands, known: Sequence[Array | None]
+        self, node: Node, alike: NodeClass, operands: PartialTypes, known: Sequence[Array | None]
     ) -> list[PartialType | None]:
         """Return the result types by onnx's inference; None for an unknown one. Raises ContradictionError."""
         data = [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
@@ -154,7 +154,7 @@ class Simulator:
         return alike.told[key]
 
     def _inferred(
-        self, node: Node, proto: onnx.NodeProto, operands: Operands, known: Sequence[tuple[int, Array]]
+        self, node: Node, proto: onnx.NodeProto, operands: PartialTypes, known: Sequence[tuple[int, Array]]
     ) -> list[PartialType | None]:
         domain = _domain(node)
         schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
@@ -206,7 +206,7 @@ def _domain(node: Node) -> str:
     return node.op.split("::")[0] if "::" in node.op else ""
 
 
-def _own_results(node: Node, proto: onnx.NodeProto, operands: Operands) -> list[PartialType | None]:
+def _own_results(node: Node, proto: onnx.NodeProto, operands: PartialTypes) -> list[PartialType | None]:
     """Return result types of operators that onnx does not know. Raises ContradictionError."""
     given = [None if t is None or t.sizes is None else Type(t.element, t.sizes) for t in operands]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}

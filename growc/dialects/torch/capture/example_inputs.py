@@ -56,7 +56,7 @@ class Slot:
     bound: int = 0
 
 
-Fields = Mapping[str, list[Any]]
+ConfigFields = Mapping[str, list[Any]]
 """The values of each configuration field: its own first, then those of sub-configurations."""
 
 
@@ -217,7 +217,7 @@ def _candidates(module: nn.Module) -> Iterator[tuple[Slot, ...]]:
                     yield tuple(_with_companions(itertools.chain(*slots), taken, fields)) + decoded
 
 
-def _with_companions(slots: Iterator[Slot], taken: Mapping[str, Any], fields: Fields) -> Iterator[Slot]:
+def _with_companions(slots: Iterator[Slot], taken: Mapping[str, Any], fields: ConfigFields) -> Iterator[Slot]:
     """Yield the slots, with masks, segments and boxes for texts where the model takes them."""
     for slot in slots:
         yield slot
@@ -249,7 +249,7 @@ def _vocabularies(module: nn.Module) -> dict[str, list[Any]]:
     return sizes
 
 
-def _texts(fields: Fields) -> list[tuple[Slot, ...]]:
+def _texts(fields: ConfigFields) -> list[tuple[Slot, ...]]:
     named = [name for name in fields if name.endswith(LENGTHS)]
     known = [n for name in named for n in _numbers(fields, name)]
     lengths = dict.fromkeys([LENGTH, *(n for n in known if n < LENGTH), *known])
@@ -257,7 +257,7 @@ def _texts(fields: Fields) -> list[tuple[Slot, ...]]:
     return [(Slot("input_ids", "ids", (ROWS, n), vocab),) for n in lengths] if vocab else []
 
 
-def _decoded(fields: Fields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]:
+def _decoded(fields: ConfigFields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]:
     """Return the decoder inputs to try: ids alone, or with a mask.
 
     Some classes make the mask from the data if none is given.
@@ -270,7 +270,7 @@ def _decoded(fields: Fields, taken: Mapping[str, Any]) -> list[tuple[Slot, ...]]
     return [(ids,), (ids, mask)] if mask.name in taken else [(ids,)]
 
 
-def _images(fields: Fields) -> list[tuple[Slot, ...]]:
+def _images(fields: ConfigFields) -> list[tuple[Slot, ...]]:
     channels = [n for name in ("num_channels", "in_channels", "in_chans") for n in _numbers(fields, name)]
     configured = [_pair(size) for size in fields.get("image_size", []) if size]
     sizes = [*dict.fromkeys(configured), *USUAL_IMAGES]
@@ -279,19 +279,19 @@ def _images(fields: Fields) -> list[tuple[Slot, ...]]:
     return [(Slot("pixel_values", "real", (ROWS, *shape)),) for shape in shapes]
 
 
-def _films(fields: Fields) -> list[tuple[Slot, ...]]:
+def _films(fields: ConfigFields) -> list[tuple[Slot, ...]]:
     counts = [n for name in ("num_frames", "frames_per_clip") for n in _numbers(fields, name)] or [16]
     stills = [slot.shape[-3:] for (slot,) in _images(fields)]
     return [(Slot("pixel_values_videos", "real", (ROWS, counts[0], *shape)),) for shape in stills]
 
 
-def _series(fields: Fields) -> list[tuple[Slot, ...]]:
+def _series(fields: ConfigFields) -> list[tuple[Slot, ...]]:
     length = _first(fields, "context_length", 4 * LENGTH)
     several = [(length, n) for n in _numbers(fields, "num_input_channels")]
     return [(Slot("past_values", "real", (ROWS, *shape)),) for shape in (*several, (length,))]
 
 
-def _spectra(fields: Fields) -> list[tuple[Slot, ...]]:
+def _spectra(fields: ConfigFields) -> list[tuple[Slot, ...]]:
     bins = next(
         iter([*_numbers(fields, "num_mel_bins"), *_numbers(fields, "input_feat_per_channel")]), MEL_BINS
     )
@@ -302,7 +302,7 @@ def _spectra(fields: Fields) -> list[tuple[Slot, ...]]:
     return [(Slot("input_features", "real", (ROWS, *shape)),) for shape in shapes]
 
 
-def _waves(fields: Fields) -> list[tuple[Slot, ...]]:
+def _waves(fields: ConfigFields) -> list[tuple[Slot, ...]]:
     strides = fields.get("conv_stride") or [()]
     bins, frames = _numbers(fields, "num_mel_bins"), _numbers(fields, "max_length")
     shapes: list[tuple[int, ...]] = [(n, b) for b in bins[:1] for n in frames[:1]]
@@ -310,7 +310,7 @@ def _waves(fields: Fields) -> list[tuple[Slot, ...]]:
     return [(Slot("input_values", "real", (ROWS, *shape)),) for shape in shapes]
 
 
-MODALITIES: Mapping[str, Callable[[Fields], Sequence[tuple[Slot, ...]]]] = {
+MODALITIES: Mapping[str, Callable[[ConfigFields], Sequence[tuple[Slot, ...]]]] = {
     "input_ids": _texts,
     "pixel_values": _images,
     "input_features": _spectra,
@@ -338,15 +338,15 @@ def _fields(config: Mapping[str, Any]) -> dict[str, list[Any]]:
     return merged
 
 
-def _numbers(fields: Fields, name: str) -> list[int]:
+def _numbers(fields: ConfigFields, name: str) -> list[int]:
     return [value for value in fields.get(name, ()) if isinstance(value, int) and value > 0]
 
 
-def _first(fields: Fields, name: str, default: int) -> int:
+def _first(fields: ConfigFields, name: str, default: int) -> int:
     return next(iter(_numbers(fields, name)), default)
 
 
-def _true(fields: Fields, name: str) -> bool:
+def _true(fields: ConfigFields, name: str) -> bool:
     return fields.get(name, [False])[0] is True
 
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from growc.dialects.torch.capture.fake_module import standing_in
 from growc.dialects.torch.capture.functionalize import writes
-from growc.dialects.torch.capture.tracing import Axes, by_name, free_axes, named_symbols, trace
+from growc.dialects.torch.capture.tracing import NamedAxes, by_name, free_axes, named_symbols, trace
 
 __all__ = ["ExportedModule", "export", "is_tensor", "run", "run_flat"]
 
@@ -93,7 +93,7 @@ def export(
     kwargs: Mapping[str, Any] | None = None,
     *,
     train: bool = False,
-    axes: Axes | None = None,
+    axes: NamedAxes | None = None,
     deciding: bool = False,
 ) -> ExportedModule:
     """Capture a module, on meta or with values. The module is left as it was.

@@ -33,7 +33,7 @@ __all__ = [
 
 aten = torch.ops.aten
 
-Call = tuple[Any, tuple[object, ...]]
+OperatorCall = tuple[Any, tuple[object, ...]]
 """An operator and its arguments."""
 
 
@@ -207,7 +207,7 @@ def _value(node: fx.Node) -> Any:
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def _restored(view: fx.Node, shown: fx.Node, value: fx.Node) -> Call:
+def _restored(view: fx.Node, shown: fx.Node, value: fx.Node) -> OperatorCall:
     """Return the call that puts a view's new value into the tensor that it shows."""
     if not _is_part(view):
         return put_back(view.target, view.args[1:], shown, value)
@@ -249,7 +249,7 @@ def _takes(target: OpOverload) -> list[tuple[str, str]]:
     return [("", str(first.type)), *((one.name, str(one.type)) for one in others)]
 
 
-def put_back(target: Any, rest: tuple[Any, ...], shown: object, value: object) -> Call:
+def put_back(target: Any, rest: tuple[Any, ...], shown: object, value: object) -> OperatorCall:
     """Return the call that puts the new value of a view into the tensor that it shows.
 
     target, rest: the operator that takes the view, and its arguments after the first. Raises
@@ -276,7 +276,7 @@ def _shape(tensor: Any) -> list[str]:
     return [str(size) for size in (tensor.meta["val"] if isinstance(tensor, fx.Node) else tensor).shape]
 
 
-def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, value: object) -> Call:
+def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, value: object) -> OperatorCall:
     """Return the call that puts the new value of one part into the tensor that was split.
 
     sizes: the parts as tensors. Raises NotFunctionalError.

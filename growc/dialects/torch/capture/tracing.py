@@ -37,9 +37,9 @@ from growc.dialects.torch.capture.routed_loops import (
 )
 from growc.errors.diagnostic import Attempt, GrowError
 
-__all__ = ["Axes", "by_name", "free_axes", "named_symbols", "trace"]
+__all__ = ["NamedAxes", "by_name", "free_axes", "named_symbols", "trace"]
 
-Axes = Mapping[str, Mapping[int, str]]
+NamedAxes = Mapping[str, Mapping[int, str]]
 """For each input, the names of its axes of any size, such as batch and sequence."""
 FINAL = (NoOperatorError, NotIdleError)
 """Errors found in a traced program. Another way of tracing does not avoid them."""
@@ -50,7 +50,7 @@ def by_name(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     return inspect.signature(module.forward).bind_partial(*args).arguments | dict(kwargs)
 
 
-def free_axes(inputs: Mapping[str, Any]) -> Axes:
+def free_axes(inputs: Mapping[str, Any]) -> NamedAxes:
     """Return the axes that have any size, with their names.
 
     The first axis holds the rows, also for tensors in lists and mappings. The second axis of token ids, of
@@ -71,7 +71,7 @@ def trace(
     module: nn.Module,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    axes: Axes,
+    axes: NamedAxes,
     fakes: Fakes | None = None,
     deciding: bool = False,
 ) -> tuple[ExportedProgram, frozenset[str]]:
@@ -104,7 +104,7 @@ def _told(
     module: nn.Module,
     args: tuple[object, ...],
     kwargs: dict[str, object],
-    axes: Axes,
+    axes: NamedAxes,
     fakes: Fakes,
     names: Sequence[str],
 ) -> ExportedProgram | None:
@@ -160,7 +160,9 @@ def _naming(module: nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
             del module.forward
 
 
-def _freest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> ExportedProgram:
+def _freest(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: NamedAxes
+) -> ExportedProgram:
     """Return the program with as many free axes as torch allows."""
     only_rows = {name: {0: free[0]} for name, free in axes.items() if 0 in free}
     tries = [(args, kwargs, free) for free in (axes, only_rows, {})]
@@ -194,7 +196,7 @@ def _program(
     return program
 
 
-def _is_one_row(inputs: Mapping[str, Any], axes: Axes) -> bool:
+def _is_one_row(inputs: Mapping[str, Any], axes: NamedAxes) -> bool:
     tensors = {name: value for name, value in inputs.items() if isinstance(value, Tensor)}
     return bool(tensors) and all(0 in axes.get(n, {}) and t.shape[0] == 1 for n, t in tensors.items())
 
@@ -203,7 +205,7 @@ def _two_rows(tensor: Tensor) -> Tensor:
     return tensor.new_zeros((2, *tensor.shape[1:]))
 
 
-def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Axes) -> Any:
+def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: NamedAxes) -> Any:
     """Return the axes in the form of torch.export: a structure like that of the arguments."""
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
 
@@ -232,7 +234,9 @@ def placeholder_values(program: ExportedProgram) -> dict[str, Any]:
     return {node.name: node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"}
 
 
-def named_symbols(program: ExportedProgram, inputs: Iterable[tuple[str, Any]], axes: Axes) -> dict[str, str]:
+def named_symbols(
+    program: ExportedProgram, inputs: Iterable[tuple[str, Any]], axes: NamedAxes
+) -> dict[str, str]:
     """Return the names of symbols, by their place in the inputs. The inputs are in the program's order.
 
     An axis whose size differs from that of an earlier axis of the same name gets a separate name.

@@ -186,12 +186,12 @@ class _Ref:
     name: str
 
 
-Row = tuple[str, str, Any, Any, Any]
+GraphRow = tuple[str, str, Any, Any, Any]
 
 
-def _packed(graph: fx.Graph) -> list[Row]:
+def _packed(graph: fx.Graph) -> list[GraphRow]:
     """Return a graph as plain data, with operators by their names."""
-    rows: list[Row] = []
+    rows: list[GraphRow] = []
     for node in graph.nodes:
         args, kwargs = fx.map_arg((node.args, node.kwargs), _reference)
         target = _name_of(node.target) if node.op == "call_function" else node.target
@@ -203,7 +203,7 @@ def _reference(node: fx.Node) -> Any:
     return _Ref(node.name)
 
 
-def _unpacked(rows: list[Row]) -> fx.Graph:
+def _unpacked(rows: list[GraphRow]) -> fx.Graph:
     graph = fx.Graph()
     nodes: dict[str, fx.Node] = {}
 

@@ -17,7 +17,7 @@ from torch import fx
 
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.torch.lowering.lower import OWNER
-from growc.dialects.torch.operators.call import SITE, LiteralPlace, Path
+from growc.dialects.torch.operators.call import SITE, ArgumentPath, LiteralPlace
 from growc.dialects.torch.operators.variances import VARIANCES, corrections
 from growc.errors.diagnostic import Diagnostic, GrowError
 
@@ -27,7 +27,7 @@ BEFORE = "growc.before"
 REPEATED = {torch.ops.aten.layer_norm.default: 1, torch.ops.aten.rms_norm.default: 1}
 """Calls with an argument that repeats the last sizes of the first argument, with its position."""
 
-Entry = int | float | bool | ir.Value
+LiteralElement = int | float | bool | ir.Value
 """An element of an operand: a number, or a value of one element."""
 
 
@@ -36,7 +36,7 @@ class SourceState:
     """The attributes of a node in the source, and its operands that come from arguments of the call."""
 
     attributes: Mapping[str, Any]
-    operands: Mapping[int, Sequence[Entry]]
+    operands: Mapping[int, Sequence[LiteralElement]]
 
     def on(self, clone: Clone) -> SourceState:
         """Return the same record for a copy of the model."""
@@ -51,7 +51,7 @@ class Parameter:
     value: ir.Value
 
 
-def _on(entry: Entry, clone: Clone) -> Entry:
+def _on(entry: LiteralElement, clone: Clone) -> LiteralElement:
     return clone.value(entry) if isinstance(entry, ir.Value) else entry
 
 
@@ -84,7 +84,7 @@ def _is_size(value: ir.Value) -> bool:
     return node is not None and node.op_type == "Shape"
 
 
-def entries(value: ir.Value) -> list[Entry]:
+def entries(value: ir.Value) -> list[LiteralElement]:
     """Return the elements of an operand: numbers, and values of one element."""
     if value.const_value is not None:
         return list(value.const_value.numpy().reshape(-1).tolist())
@@ -100,14 +100,16 @@ def entries(value: ir.Value) -> list[Entry]:
     return [value]
 
 
-def changed(call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir.Value]) -> dict[Path, Any]:
+def changed(
+    call: fx.Node, parts: Sequence[ir.Node], stored: Mapping[fx.Node, ir.Value]
+) -> dict[ArgumentPath, Any]:
     """Return the new literals of a call. Elements that the graph computes are `ir.Value`s.
 
     stored: the current tensors of the module among the arguments of the call.
 
     Raises GrowError (G308) for a change that is neither a literal nor a size of these tensors.
     """
-    literals: dict[Path, Any] = {}
+    literals: dict[ArgumentPath, Any] = {}
     for part in parts:
         carried = {place.where: (path, place) for path, place in part.meta[SITE].carried.items()}
         for where, old, new in _changes(part):
@@ -141,7 +143,7 @@ def _takes_one(part: ir.Node, sizes: object) -> bool:
     return all(_is_taken(user, fixed_axes, sizes) for user, _ in part.outputs[0].uses())
 
 
-def _is_taken(user: ir.Node, axes: Sequence[int], sizes: Sequence[Entry]) -> bool:
+def _is_taken(user: ir.Node, axes: Sequence[int], sizes: Sequence[LiteralElement]) -> bool:
     index = user.inputs[1].const_value if user.op_type == "Gather" and user.inputs[1] is not None else None
     axis = user.attributes["axis"].as_int() if "axis" in user.attributes else 0
     if index is None or list(axes) != [axis % len(sizes)]:
@@ -149,7 +151,7 @@ def _is_taken(user: ir.Node, axes: Sequence[int], sizes: Sequence[Entry]) -> boo
     return index.numpy().ndim == 0 and int(index.numpy()) in (0, -1)
 
 
-def argument(call: fx.Node, path: Path) -> Any:
+def argument(call: fx.Node, path: ArgumentPath) -> Any:
     """Return the argument at a path of a call, or None if it is omitted."""
     value: Any = call.args if isinstance(path[0], int) else call.kwargs
     for step in path:
@@ -177,7 +179,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _literal(
-    part: ir.Node, given: Any, place: LiteralPlace, old: Sequence[Entry], new: Sequence[Entry]
+    part: ir.Node,
+    given: Any,
+    place: LiteralPlace,
+    old: Sequence[LiteralElement],
+    new: Sequence[LiteralElement],
 ) -> Any:
     """Return a literal with its new numbers. Unchanged elements keep their form in the call."""
     old_numbers, new_numbers = (numbers[place.first :][: place.length] for numbers in (old, new))
@@ -188,7 +194,7 @@ def _literal(
     return [g if a == b else b for g, a, b in zip(given, old_numbers, new_numbers, strict=False)]
 
 
-def _repeated(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[Path, list[int]]]:
+def _repeated(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[ArgumentPath, list[int]]]:
     """Yield arguments that repeat sizes of another argument, with the sizes that the model now declares."""
     if call.target in REPEATED and parts:
         place = REPEATED[call.target]

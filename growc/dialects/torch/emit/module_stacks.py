@@ -11,14 +11,16 @@ from growc.dialects.torch.operators.call import SITE
 STACK = "nn_module_stack"
 """Key of a call's `meta`: path and class of each module around it, outermost first."""
 
-Stack = Mapping[str, tuple[str, str]]
-Move = tuple[str, str]
+ModuleStack = Mapping[str, tuple[str, str]]
+ModuleMove = tuple[str, str]
 """The path of a module in the source, and the path of its counterpart in the result."""
 
 
-def move_of(node: ir.Node | None) -> Move | None:
+def move_of(node: ir.Node | None) -> ModuleMove | None:
     """Return the modules of a node's call in the source and in the result, or None if they are equal."""
-    stack: Stack = {} if node is None or SITE not in node.meta else node.meta[SITE].node.meta.get(STACK) or {}
+    stack: ModuleStack = (
+        {} if node is None or SITE not in node.meta else node.meta[SITE].node.meta.get(STACK) or {}
+    )
     place, _, call_name = ("" if node is None else node.name or "").partition("/")
     if not stack or not call_name:
         return None
@@ -30,7 +32,7 @@ def move_of(node: ir.Node | None) -> Move | None:
     return ".".join(before[: first + 1]), ".".join(after[: first + 1])
 
 
-def moved(stack: Stack, move: Move | None) -> dict[str, tuple[str, str]]:
+def moved(stack: ModuleStack, move: ModuleMove | None) -> dict[str, tuple[str, str]]:
     """Return the modules around a call in the result, for example in layer 5 instead of layer 3."""
     if move is None:
         return dict(stack)

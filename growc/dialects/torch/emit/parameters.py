@@ -12,7 +12,7 @@ from torch.export.graph_signature import InputKind
 
 from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.emit.grown_module import Tensors
-from growc.dialects.torch.lowering.lower import Read
+from growc.dialects.torch.lowering.lower import ReadParameter
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.arrays import to_torch
 from growc.passes.compilation import Result
@@ -42,7 +42,7 @@ class SourceTensors:
     frozen: frozenset[str]
     unused: frozenset[str]
     computed: frozenset[str]
-    read: Read
+    read: ReadParameter
 
     @staticmethod
     def of(c: Result) -> SourceTensors:

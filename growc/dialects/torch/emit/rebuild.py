@@ -20,14 +20,14 @@ from torch import Tensor, fx
 
 from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.emit.literals import Parameter, changed, refusal
-from growc.dialects.torch.emit.module_stacks import Move, move_of
+from growc.dialects.torch.emit.module_stacks import ModuleMove, move_of
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.lower import SAME
 from growc.dialects.torch.operators.arrays import to_numpy
-from growc.dialects.torch.operators.call import SITE, CallOrigin, Path
+from growc.dialects.torch.operators.call import SITE, ArgumentPath, CallOrigin
 from growc.ir.walk import walk
 
-Layer = tuple[int, int]
+ResultPlace = tuple[int, int]
 """A layer of the result, by run and position."""
 
 
@@ -39,11 +39,11 @@ class RebuiltCall:
     """
 
     call: fx.Node | None
-    layer: Layer | None = None
+    layer: ResultPlace | None = None
     arguments: Mapping[fx.Node, RebuiltCall] = field(default_factory=dict, repr=False)
-    literals: Mapping[Path, Any] = field(default_factory=dict)
+    literals: Mapping[ArgumentPath, Any] = field(default_factory=dict)
     tensor: ir.Value | None = None
-    move: Move | None = None
+    move: ModuleMove | None = None
 
 
 class Rebuilding:
@@ -58,7 +58,7 @@ class Rebuilding:
         captured: ExportedModule,
         model: ir.Model,
         tensors: Mapping[str, fx.Node],
-        places: Mapping[ir.Node, Layer],
+        places: Mapping[ir.Node, ResultPlace],
     ) -> None:
         self.model, self.places = model, places
         self.source, self.constants = captured.program.graph, Constants(captured)
@@ -68,7 +68,7 @@ class Rebuilding:
         self.calls: dict[object, RebuiltCall] = {}
         self.tensors: dict[ir.Value | fx.Node, RebuiltCall] = {}
         self.named: dict[tuple[fx.Node, ir.Value], RebuiltCall] = {}
-        self.elsewhere: dict[tuple[fx.Node, Layer | None], RebuiltCall] = {}
+        self.elsewhere: dict[tuple[fx.Node, ResultPlace | None], RebuiltCall] = {}
         self.current: dict[fx.Node, list[ir.Value]] = {}
         for node in model.graph:
             for value in node.outputs:
@@ -159,8 +159,8 @@ class Rebuilding:
         self,
         call: fx.Node,
         arguments: Mapping[fx.Node, RebuiltCall],
-        literals: Mapping[Path, Any],
-        layer: Layer | None = None,
+        literals: Mapping[ArgumentPath, Any],
+        layer: ResultPlace | None = None,
     ) -> RebuiltCall:
         """Return a call. Calls of the same arguments and literals are made once."""
         literal_keys = frozenset((path, _key(literal)) for path, literal in literals.items())
@@ -182,7 +182,7 @@ class Rebuilding:
             return self.resolved(given, value)
         return self.anywhere(given, self.place(value))
 
-    def anywhere(self, given: fx.Node, layer: Layer | None = None) -> RebuiltCall:
+    def anywhere(self, given: fx.Node, layer: ResultPlace | None = None) -> RebuiltCall:
         """Return the call or tensor for an argument without an operand: that of this layer, or the only one.
 
         Raises GrowError (G308) if it is several tensors, and none of them is in this layer.
@@ -191,7 +191,7 @@ class Rebuilding:
             self.elsewhere[given, layer] = self._anywhere(given, layer)
         return self.elsewhere[given, layer]
 
-    def _anywhere(self, given: fx.Node, layer: Layer | None) -> RebuiltCall:
+    def _anywhere(self, given: fx.Node, layer: ResultPlace | None) -> RebuiltCall:
         if given.op == "placeholder":
             name = self.stored[given]
             graph = self.model.graph
@@ -208,7 +208,7 @@ class Rebuilding:
         arguments = {node: self.anywhere(node, layer) for node in given.all_input_nodes}
         return self.add(given, arguments, {}, layer if arguments else None)
 
-    def place(self, value: ir.Value) -> Layer | None:
+    def place(self, value: ir.Value) -> ResultPlace | None:
         """Return the layer that makes a value."""
         node = value.producer()
         return None if node is None else self.places.get(node)

@@ -16,7 +16,7 @@ from torch import fx
 from growc.dialects.torch.emit.literals import argument
 from growc.dialects.torch.emit.rebuild import Rebuilding, RebuiltCall, in_order
 from growc.dialects.torch.emit.repeat_heads import call_likewise
-from growc.dialects.torch.operators.call import Path
+from growc.dialects.torch.operators.call import ArgumentPath
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 
@@ -109,7 +109,7 @@ class Training:
         node: fx.Node,
         place: RebuiltCall,
         arguments: Mapping[fx.Node, RebuiltCall],
-        literals: Mapping[Path, Any],
+        literals: Mapping[ArgumentPath, Any],
     ) -> RebuiltCall:
         """Return a call. Calls of the same arguments are made once."""
         key = (node, *arguments.values())
@@ -143,7 +143,7 @@ def _key(node: fx.Node) -> tuple[str, str]:
     return str(node.target), str(stack[-1][0]) if stack else ""
 
 
-def _literals(made: RebuiltCall, node: fx.Node) -> dict[Path, Any]:
+def _literals(made: RebuiltCall, node: fx.Node) -> dict[ArgumentPath, Any]:
     """Return the changed literals of a call in evaluation, in the form of its twin."""
     return {path: _literal(value, argument(node, path)) for path, value in made.literals.items()}
 

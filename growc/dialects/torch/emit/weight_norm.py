@@ -25,15 +25,15 @@ from growc.passes.finish.assembled import Assembled
 from growc.plans.execute import read_for
 from growc.plans.plan import AxisStep, WeightNormRole, WeightPlan
 
-Entry = tuple[WeightPlan, list[Value], Weight]
+PlannedUse = tuple[WeightPlan, list[Value], Weight]
 """A stored tensor of the plan, its uses, and the tensor of the source."""
 
 
 def put_back(made: Assembled, folded: Sequence[Folded]) -> Assembled:
     """Return the tensors of a plan with weight norms put back."""
-    entries: list[Entry] = list(zip(made.weights, made.uses, made.sources, strict=True))
+    entries: list[PlannedUse] = list(zip(made.weights, made.uses, made.sources, strict=True))
     read_names = {name for plan in made.weights for name in read_for(plan)}
-    replaced: dict[ir.Value, list[Entry]] = {}
+    replaced: dict[ir.Value, list[PlannedUse]] = {}
     for norm, members in _norms(folded):
         stand_ins = {one.stand_in for one in members}
         norm_entries = [entry for entry in entries if value_of(entry[2]) in stand_ins]
@@ -59,7 +59,7 @@ def _norms(folded: Sequence[Folded]) -> Iterator[tuple[WeightNorm, list[Folded]]
 
 
 def _agree(
-    norm: WeightNorm, entries: Sequence[Entry], stand_ins: set[ir.Value], beside: Collection[str]
+    norm: WeightNorm, entries: Sequence[PlannedUse], stand_ins: set[ir.Value], beside: Collection[str]
 ) -> bool:
     """Whether a weight norm can be put back.
 
@@ -75,7 +75,7 @@ def _agree(
     return one_each and len(changes) == 1 and plain and expressible
 
 
-def _parts(norm: WeightNorm, entries: Sequence[Entry]) -> list[Entry]:
+def _parts(norm: WeightNorm, entries: Sequence[PlannedUse]) -> list[PlannedUse]:
     """Return entries for direction and length, with all uses of their weight."""
     whole, uses = entries[0][0], [use for _, own, _ in entries for use in own]
     direction, length = (stored_weight(value, stored_tensor(value)) for value in norm.leaves)

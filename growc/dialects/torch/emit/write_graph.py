@@ -17,7 +17,7 @@ from growc.dialects.torch.emit.module_stacks import STACK, moved
 from growc.dialects.torch.emit.parameters import SourceTensors
 from growc.dialects.torch.emit.rebuild import RebuiltCall, names_of
 from growc.dialects.torch.lowering.outputs import ForwardResult
-from growc.dialects.torch.operators.call import SITE, Path
+from growc.dialects.torch.operators.call import SITE, ArgumentPath
 from growc.dialects.torch.run.call_signature import identifier
 
 aten = torch.ops.aten
@@ -97,7 +97,7 @@ class _Writing:
         for path, literal in made.literals.items():
             _put(args, kwargs, path, self.said(literal, arguments))
         if source.target is aten.scaled_dot_product_attention.default:
-            place: Path = (MASK,) if len(args) > MASK else ("attn_mask",)
+            place: ArgumentPath = (MASK,) if len(args) > MASK else ("attn_mask",)
             mask = argument(source, place)
             if isinstance(mask, fx.Node) and mask.meta["val"].is_floating_point():
                 # In a module that is converted to another dtype, torch would read the mask as of that dtype.
@@ -138,7 +138,7 @@ _ARITHMETIC = {"Mul": operator.mul, "Div": operator.floordiv, "Reshape": None, "
 """Operators that emission inserts between a number and its use."""
 
 
-def _put(args: list[Any], kwargs: dict[str, Any], path: Path, value: Any) -> None:
+def _put(args: list[Any], kwargs: dict[str, Any], path: ArgumentPath, value: Any) -> None:
     """Set the argument at a path of a call."""
     head = path[0]
     if isinstance(head, str):

@@ -55,11 +55,11 @@ calls and for tensors in place of omitted arguments.
 SAME = "growc.same"
 """Key of a lowered model's `meta`: for calls that pass an argument on unchanged, that argument."""
 
-Read = Callable[[str], torch.Tensor]
+ReadParameter = Callable[[str], torch.Tensor]
 """Function that returns the tensor of a parameter or buffer, by its first name."""
 
 
-def lower(captured: ExportedModule, read: Read, known: Callable[[str], bool] = bool) -> ir.Model:
+def lower(captured: ExportedModule, read: ReadParameter, known: Callable[[str], bool] = bool) -> ir.Model:
     """Return the program as a model.
 
     read: loads a tensor of the state dict on demand, in its stored dtype. known: whether a tensor has values.
@@ -70,7 +70,7 @@ def lower(captured: ExportedModule, read: Read, known: Callable[[str], bool] = b
 @dataclass
 class _ModuleLowering:
     captured: ExportedModule
-    read: Read
+    read: ReadParameter
     known: Callable[[str], bool]
     values: dict[fx.Node, Any] = field(default_factory=dict)
     nodes: list[ir.Node] = field(default_factory=list)

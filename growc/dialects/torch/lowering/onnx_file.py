@@ -11,7 +11,7 @@ import onnx_ir as ir
 from growc.dialects.onnx.files.save import save
 from growc.dialects.onnx.operators.site import COMPLEX
 from growc.dialects.torch.capture.export import ExportedModule
-from growc.dialects.torch.lowering.lower import OPAQUE, Read, lower
+from growc.dialects.torch.lowering.lower import OPAQUE, ReadParameter, lower
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.workshop import scratch
 
@@ -24,7 +24,7 @@ class LoweredFile:
     It is written on first use, with one weight in memory at a time.
     """
 
-    def __init__(self, captured: ExportedModule, read: Read) -> None:
+    def __init__(self, captured: ExportedModule, read: ReadParameter) -> None:
         self.captured, self.read = captured, read
 
     @cached_property

@@ -18,7 +18,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 OUTPUT = "growc.files.commit"
 """Key of a node's `meta`: the number of its result of forward."""
 
-Layer = tuple[int, int]
+PlaceInRun = tuple[int, int]
 """A layer, by run and position."""
 
 
@@ -33,8 +33,8 @@ class ForwardResult:
 
     number: int
     output: int | None = None
-    layer: Layer | None = None
-    source: Layer | None = None
+    layer: PlaceInRun | None = None
+    source: PlaceInRun | None = None
 
 
 def arranged(spec: TreeSpec, found: Sequence[ForwardResult]) -> tuple[TreeSpec, list[ForwardResult]]:

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from growc.dialects.torch.operators.call import Call, Dims, Extents, Operand, Size, UnknownError
+from growc.dialects.torch.operators.call import (
+    AxisNumbers,
+    Call,
+    CallOperand,
+    CallSize,
+    Extents,
+    UnknownError,
+)
 from growc.dialects.torch.operators.contract import spread
 
 
@@ -15,20 +22,22 @@ def _reduced(at: Call, op: str, value: ir.Value, axes: list[int], keep: bool) ->
     return at.add(op, value, at.constant(axes), keepdims=int(keep))
 
 
-def reduce(at: Call, x: Operand, op: str, dim: Dims = None, keepdim: bool = False) -> ir.Value:
+def reduce(at: Call, x: CallOperand, op: str, dim: AxisNumbers = None, keepdim: bool = False) -> ir.Value:
     """Reduce axes, or all of them, by sum, mean or extreme."""
     if at.rank(x) == 0:
         return at.tensor(x, at.dtype)
     return _reduced(at, op, at.tensor(x, at.dtype), at.axes(dim, x), keepdim)
 
 
-def logical(at: Call, x: Operand, op: str, dim: Dims = None, keepdim: bool = False) -> ir.Value:
+def logical(at: Call, x: CallOperand, op: str, dim: AxisNumbers = None, keepdim: bool = False) -> ir.Value:
     """Lower `any` and `all`: whether some or all elements are non-zero."""
     numbers = at.cast(at.tensor(x, torch.bool), torch.int32)
     return at.cast(_reduced(at, op, numbers, at.axes(dim, x), keepdim), torch.bool)
 
 
-def vector_norm(at: Call, x: Operand, p: float | None, dim: Dims = None, keepdim: bool = False) -> ir.Value:
+def vector_norm(
+    at: Call, x: CallOperand, p: float | None, dim: AxisNumbers = None, keepdim: bool = False
+) -> ir.Value:
     """Return the L2 or L1 norm along axes."""
     op = {1.0: "ReduceL1", 2.0: "ReduceL2"}.get(2 if p is None else p)
     if op is None:
@@ -36,19 +45,19 @@ def vector_norm(at: Call, x: Operand, p: float | None, dim: Dims = None, keepdim
     return _reduced(at, op, at.tensor(x, at.dtype), at.axes(dim, x), keepdim)
 
 
-def cumsum(at: Call, x: Operand, dim: int) -> ir.Value:
+def cumsum(at: Call, x: CallOperand, dim: int) -> ir.Value:
     """Return cumulative sums."""
     return at.add("CumSum", at.tensor(x, at.dtype), at.constant(at.axis(dim, x)))
 
 
-def extreme(at: Call, x: Operand, kind: str, dim: int, keepdim: bool) -> list[ir.Value]:
+def extreme(at: Call, x: CallOperand, kind: str, dim: int, keepdim: bool) -> list[ir.Value]:
     """Return the largest or smallest element, and its index."""
     axis, value = at.axis(dim, x), at.tensor(x)
     number = at.add(f"Arg{kind}", value, axis=axis, keepdims=int(keepdim))
     return [_reduced(at, f"Reduce{kind}", value, [axis], keepdim), number]
 
 
-def arg_extreme(at: Call, x: Operand, op: str, dim: int | None, keepdim: bool) -> ir.Value:
+def arg_extreme(at: Call, x: CallOperand, op: str, dim: int | None, keepdim: bool) -> ir.Value:
     """Return the index of the largest or smallest element."""
     if dim is None:
         flat = at.add("Reshape", at.tensor(x), at.constant([-1]))
@@ -56,20 +65,20 @@ def arg_extreme(at: Call, x: Operand, op: str, dim: int | None, keepdim: bool) -
     return at.add(op, at.tensor(x), axis=at.axis(dim, x), keepdims=int(keepdim))
 
 
-def topk(at: Call, x: Operand, k: Size, dim: int, largest: bool, sorted_: bool) -> list[ir.Value]:
+def topk(at: Call, x: CallOperand, k: CallSize, dim: int, largest: bool, sorted_: bool) -> list[ir.Value]:
     """Return the largest or smallest elements, and their indices."""
     options = {"axis": at.axis(dim, x), "largest": int(largest), "sorted": int(sorted_)}
     return at.several("TopK", at.tensor(x), at.ints([k], "k"), outputs=2, **options)
 
 
-def sort(at: Call, x: Operand, dim: int, descending: bool) -> list[ir.Value]:
+def sort(at: Call, x: CallOperand, dim: int, descending: bool) -> list[ir.Value]:
     """Return all elements in sorted order, and their indices."""
     axis = at.axis(dim, x)
     count = at.shape(at.tensor(x), axis, axis + 1)
     return at.several("TopK", at.tensor(x), count, outputs=2, axis=axis, largest=int(descending))
 
 
-def argsort(at: Call, x: Operand, dim: int, descending: bool) -> ir.Value:
+def argsort(at: Call, x: CallOperand, dim: int, descending: bool) -> ir.Value:
     """Return the indices of all elements in sorted order."""
     return sort(at, x, dim, descending)[1]
 
@@ -79,7 +88,7 @@ def argsort(at: Call, x: Operand, dim: int, descending: bool) -> ir.Value:
 
 def pool(
     at: Call,
-    x: Operand,
+    x: CallOperand,
     op: str,
     space: int,
     kernel_size: Extents,
@@ -107,7 +116,7 @@ def pool(
 
 
 def adaptive_pool(
-    at: Call, x: Operand, output_size: Sequence[int], statistic: str = "Mean"
+    at: Call, x: CallOperand, output_size: Sequence[int], statistic: str = "Mean"
 ) -> ir.Value | list[ir.Value]:
     """Return means or largest elements of windows, of which a given number covers the image.
 

@@ -23,23 +23,23 @@ from growc.ir.walk import walk
 SITE = "growc.fx"
 """Key of a node's `meta`: its `CallOrigin`."""
 
-Path = tuple[int | str, ...]
+ArgumentPath = tuple[int | str, ...]
 """The path of a literal among the arguments of a call: (1,), or ("dim",)."""
 
 
-Size = int | fx.Node
+CallSize = int | fx.Node
 """A size: a number, or the call that gives it."""
 
 Extents = int | Sequence[int]
 """One number for each axis of an image, or one for all of them."""
 
-Dims = int | Sequence[int] | None
+AxisNumbers = int | Sequence[int] | None
 """Axis numbers, counted from the end if negative. None stands for all axes."""
 
-Operand = fx.Node | float
+CallOperand = fx.Node | float
 """A tensor, or a number."""
 
-Given = Size | ir.Value
+GivenSize = CallSize | ir.Value
 """A size that an operand holds."""
 
 
@@ -65,7 +65,7 @@ class CallOrigin:
     """
 
     node: fx.Node
-    carried: dict[Path, LiteralPlace] = field(default_factory=dict)
+    carried: dict[ArgumentPath, LiteralPlace] = field(default_factory=dict)
     results: dict[int, list[tuple[fx.Node, int | None]]] = field(default_factory=dict)
     operands: dict[int, fx.Node] = field(default_factory=dict)
     implied: set[int | str] = field(default_factory=set)
@@ -102,9 +102,9 @@ class Call(Lowering):
 
     node: fx.Node = field(kw_only=True)
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    paths: Mapping[str, Path] = field(default_factory=dict)
+    paths: Mapping[str, ArgumentPath] = field(default_factory=dict)
     program: Any = None
-    tracked: dict[ir.Value, tuple[Path, int, int | None]] = field(default_factory=dict)
+    tracked: dict[ir.Value, tuple[ArgumentPath, int, int | None]] = field(default_factory=dict)
     """Operands that contain literals, with the argument, its first element there, and its length."""
     implied: set[ir.Value] = field(default_factory=set)
     """Operands that contain sizes of tensors as numbers."""
@@ -163,31 +163,31 @@ class Call(Lowering):
         value = self.result[0] if isinstance(self.result, (list, tuple)) else self.result
         return dtype_of(value)
 
-    def sizes(self, argument: Operand | None = None) -> list[int | torch.SymInt]:
+    def sizes(self, argument: CallOperand | None = None) -> list[int | torch.SymInt]:
         """Return the sizes of a tensor argument, or of the result: numbers and symbols."""
         node = self.node if argument is None else argument
         assert isinstance(node, fx.Node)
         return sizes_of(node.meta["val"])
 
-    def rank(self, argument: Operand | None = None) -> int:
+    def rank(self, argument: CallOperand | None = None) -> int:
         """Return the number of axes of a tensor argument, or of the result."""
         return len(self.sizes(argument))
 
-    def fixed(self, argument: Operand, axis: int) -> int:
+    def fixed(self, argument: CallOperand, axis: int) -> int:
         """Return a size as a number. Raises UnknownError if it is a symbol."""
         size = self.sizes(argument)[axis]
         if not isinstance(size, int):
             raise UnknownError
         return size
 
-    def axis(self, dim: object, argument: Operand | None = None, extra: int = 0) -> int:
+    def axis(self, dim: object, argument: CallOperand | None = None, extra: int = 0) -> int:
         """Return a dim counted from the front. `extra` counts axes that the call adds."""
         if not isinstance(dim, int):
             raise UnknownError
         rank = self.rank(argument) + extra
         return dim % rank if rank else 0
 
-    def axes(self, dims: Dims, argument: Operand) -> list[int]:
+    def axes(self, dims: AxisNumbers, argument: CallOperand) -> list[int]:
         """Return dims counted from the front, or all dims if none are given."""
         rank = self.rank(argument)
         if dims is None or dims == []:
@@ -196,7 +196,7 @@ class Call(Lowering):
 
     # ---------------------------------------------------------------- operands
 
-    def tensor(self, argument: Operand, dtype: torch.dtype | None = None, name: str = "") -> ir.Value:
+    def tensor(self, argument: CallOperand, dtype: torch.dtype | None = None, name: str = "") -> ir.Value:
         """Return a tensor or number of the call as an operand, cast to `dtype` if that is given.
 
         name: the argument's name, by which a number stays traceable.
@@ -216,7 +216,7 @@ class Call(Lowering):
             return self.add("aten::to", value, to=element(dtype))
         return self.cast(value, dtype)
 
-    def maybe(self, argument: Operand | None, dtype: torch.dtype | None = None) -> ir.Value | None:
+    def maybe(self, argument: CallOperand | None, dtype: torch.dtype | None = None) -> ir.Value | None:
         """Return an argument as `tensor` does, or None for None."""
         return None if argument is None else self.tensor(argument, dtype)
 
@@ -229,7 +229,7 @@ class Call(Lowering):
         value: ir.Value = self.program.constant(np.asarray(numbers), dtype)
         return value
 
-    def ints(self, numbers: Given | Sequence[Given], argument: str = "") -> ir.Value:
+    def ints(self, numbers: GivenSize | Sequence[GivenSize], argument: str = "") -> ir.Value:
         """Return numbers, symbols and sizes as one 1-D operand. `argument` is the argument that they are."""
         items = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
         parts: list[ir.Value] = []
@@ -268,7 +268,7 @@ class Call(Lowering):
         self.implied.add(joined)
         return joined
 
-    def size(self, argument: Operand, axis: int) -> int | ir.Value:
+    def size(self, argument: CallOperand, axis: int) -> int | ir.Value:
         """Return the size of one axis: a number, or a value at run time."""
         size = self.sizes(argument)[axis]
         return size if isinstance(size, int) else self.shape(self.tensor(argument), axis, axis + 1)

@@ -11,7 +11,14 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from growc.dialects.torch.operators.call import Call, Dims, Operand, Size, UnknownError, element
+from growc.dialects.torch.operators.call import (
+    AxisNumbers,
+    Call,
+    CallOperand,
+    CallSize,
+    UnknownError,
+    element,
+)
 
 KNOWN = """
     _conj _fft_c2c _fft_c2r _fft_r2c _to_copy _unsafe_view abs add alias bmm broadcast_to cat chunk
@@ -32,18 +39,18 @@ def understood(node: fx.Node) -> bool:
     return real or _kind(node) in KNOWN.split()
 
 
-def analysed(at: Call, x: Operand, y: Operand | None = None) -> ir.Value:
+def analysed(at: Call, x: CallOperand, y: CallOperand | None = None) -> ir.Value:
     """Lower a call to an operator of its own name, which only the analysis knows."""
     return at.add(f"aten::{_kind(at.node).strip('_')}", at.tensor(x), at.maybe(y), to=element(at.dtype))
 
 
 def transform(
     at: Call,
-    x: Operand,
+    x: CallOperand,
     half: int = 0,
-    n: Size | None = None,
-    s: Sequence[Size] | None = None,
-    dim: Dims = None,
+    n: CallSize | None = None,
+    s: Sequence[CallSize] | None = None,
+    dim: AxisNumbers = None,
     norm: str | None = None,
 ) -> ir.Value:
     """Lower a Fourier transform along one or several axes."""
@@ -56,12 +63,12 @@ def transform(
 
 def transform_plain(
     at: Call,
-    x: Operand,
+    x: CallOperand,
     dim: Sequence[int],
     normalization: int,
     forward: bool | None = None,
     onesided: bool = False,
-    last_dim_size: Size | None = None,
+    last_dim_size: CallSize | None = None,
 ) -> ir.Value:
     """Lower torch's internal Fourier transforms: complex, from real numbers, or back to real numbers.
 
@@ -74,7 +81,7 @@ def transform_plain(
 
 
 def _fourier(
-    at: Call, x: Operand, dims: Sequence[int], sizes: Sequence[Size], half: int, way: str
+    at: Call, x: CallOperand, dims: Sequence[int], sizes: Sequence[CallSize], half: int, way: str
 ) -> ir.Value:
     """Lower a Fourier transform.
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from growc.dialects.torch.operators.call import Call, Extents, Operand, UnknownError
+from growc.dialects.torch.operators.call import Call, CallOperand, Extents, UnknownError
 
 
-def linear(at: Call, x: Operand, weight: Operand, bias: Operand | None = None) -> ir.Value:
+def linear(at: Call, x: CallOperand, weight: CallOperand, bias: CallOperand | None = None) -> ir.Value:
     """A product with a matrix stored as (out, in), plus a bias."""
     transposed = at.tensor(weight)
     if at.rank(weight) == 2:
@@ -20,11 +20,11 @@ def linear(at: Call, x: Operand, weight: Operand, bias: Operand | None = None) -
 
 def addmm(
     at: Call,
-    x: Operand,
-    mat1: Operand,
-    mat2: Operand,
-    beta: Operand = 1,
-    alpha: Operand = 1,
+    x: CallOperand,
+    mat1: CallOperand,
+    mat2: CallOperand,
+    beta: CallOperand = 1,
+    alpha: CallOperand = 1,
 ) -> ir.Value:
     """beta · x + alpha · a·b."""
     product = at.add("MatMul", at.tensor(mat1), at.tensor(mat2))
@@ -39,7 +39,7 @@ def addmm(
 
 
 def bilinear(
-    at: Call, input1: Operand, input2: Operand, weight: Operand, bias: Operand | None = None
+    at: Call, input1: CallOperand, input2: CallOperand, weight: CallOperand, bias: CallOperand | None = None
 ) -> ir.Value:
     """A product of two vectors and a tensor."""
     left = at.add("Einsum", at.tensor(input1), at.tensor(weight), equation="...i,oij->...oj")
@@ -47,16 +47,16 @@ def bilinear(
     return product if bias is None else at.add("Add", product, at.tensor(bias))
 
 
-def einsum(at: Call, equation: str, tensors: Sequence[Operand]) -> ir.Value:
+def einsum(at: Call, equation: str, tensors: Sequence[CallOperand]) -> ir.Value:
     """Einsum."""
     return at.add("Einsum", *map(at.tensor, tensors), equation=equation.replace(" ", ""))
 
 
 def conv(
     at: Call,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
+    x: CallOperand,
+    weight: CallOperand,
+    bias: CallOperand | None = None,
     stride: Extents = 1,
     padding: Extents | str = 0,
     dilation: Extents = 1,
@@ -94,9 +94,9 @@ def spread(given: Extents | str, count: int) -> list[int]:
 
 def conv_transpose(
     at: Call,
-    x: Operand,
-    weight: Operand,
-    bias: Operand | None = None,
+    x: CallOperand,
+    weight: CallOperand,
+    bias: CallOperand | None = None,
     stride: Extents = 1,
     padding: Extents = 0,
     output_padding: Extents = 0,
@@ -124,13 +124,13 @@ def conv_transpose(
 
 def attention(
     at: Call,
-    query: Operand,
-    key: Operand,
-    value: Operand,
-    attn_mask: Operand | None = None,
+    query: CallOperand,
+    key: CallOperand,
+    value: CallOperand,
+    attn_mask: CallOperand | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
-    scale: Operand | None = None,
+    scale: CallOperand | None = None,
     enable_gqa: bool = False,
 ) -> ir.Value:
     """softmax(q·k·scale + mask)·v. Grouped heads need `enable_gqa`."""

@@ -9,33 +9,33 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from growc.dialects.torch.operators.call import TYPES, Call, Operand, Size, UnknownError
+from growc.dialects.torch.operators.call import TYPES, Call, CallOperand, CallSize, UnknownError
 
 
-def full(at: Call, size: Sequence[Size], fill_value: Operand) -> ir.Value:
+def full(at: Call, size: Sequence[CallSize], fill_value: CallOperand) -> ir.Value:
     """A tensor filled with one number."""
     return _everywhere(at, at.ints(size, "size"), fill_value)
 
 
-def full_like(at: Call, x: Operand, fill_value: Operand) -> ir.Value:
+def full_like(at: Call, x: CallOperand, fill_value: CallOperand) -> ir.Value:
     """A tensor filled with one number, in the shape of another tensor."""
     return _everywhere(at, at.shape(at.tensor(x)), fill_value)
 
 
-def _everywhere(at: Call, shape: ir.Value, number: Operand) -> ir.Value:
+def _everywhere(at: Call, shape: ir.Value, number: CallOperand) -> ir.Value:
     if not isinstance(number, (bool, int, float)):
         return at.add("Expand", at.tensor(number, at.dtype), shape)
     return at.add("ConstantOfShape", shape, value=_one(at, number))
 
 
-def _one(at: Call, number: Operand) -> ir.TensorProtocol:
+def _one(at: Call, number: CallOperand) -> ir.TensorProtocol:
     if at.dtype not in TYPES:
         raise UnknownError
     dtype = TYPES[at.dtype]
     return ir.Tensor(np.asarray([number]).astype(dtype.numpy()), dtype=dtype)
 
 
-def linspace(at: Call, start: Operand, end: Operand, steps: Operand) -> ir.Value:
+def linspace(at: Call, start: CallOperand, end: CallOperand, steps: CallOperand) -> ir.Value:
     """Evenly spaced numbers from a start to an end."""
     if isinstance(start, fx.Node) or isinstance(end, fx.Node) or not isinstance(steps, int):
         raise UnknownError
@@ -43,7 +43,7 @@ def linspace(at: Call, start: Operand, end: Operand, steps: Operand) -> ir.Value
     return at.constant(numbers.to(torch.float64).numpy(), at.dtype)
 
 
-def eye(at: Call, n: Size) -> ir.Value:
+def eye(at: Call, n: CallSize) -> ir.Value:
     """Ones on the diagonal."""
     shape = at.ints([n, n])
     return at.add("EyeLike", at.add("ConstantOfShape", shape, value=_one(at, 0)))

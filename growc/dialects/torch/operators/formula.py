@@ -26,9 +26,9 @@ import torch
 from growc.dialects.torch.operators import symbolic_sizes
 from growc.dialects.torch.operators.call import Call, UnknownError, promoted
 
-Results = ir.Value | Sequence[ir.Value]
-Rule = Callable[..., Results]
-Row = Callable[[Call], Results]
+LoweredValues = ir.Value | Sequence[ir.Value]
+LoweringRule = Callable[..., LoweredValues]
+LoweringRow = Callable[[Call], LoweredValues]
 
 SILENT = frozenset(
     {
@@ -50,7 +50,7 @@ SILENT = frozenset(
 """Arguments that do not change the computation, or that the fake result already reflects."""
 
 
-def row_of(text: str, rules: Mapping[str, Rule]) -> Row:
+def row_of(text: str, rules: Mapping[str, LoweringRule]) -> LoweringRow:
     """Return the function that lowers a call by the text of a row."""
     expression = ast.parse(text, mode="eval").body
     match expression:
@@ -68,7 +68,9 @@ def stands_for(text: str) -> str | None:
     return None
 
 
-def _by_rule(rule: Rule, parameters: Sequence[str], said: Mapping[str, ast.expr], at: Call) -> Results:
+def _by_rule(
+    rule: LoweringRule, parameters: Sequence[str], said: Mapping[str, ast.expr], at: Call
+) -> LoweredValues:
     defaults = {p: p.rstrip("_") for p in parameters}
     if "x" in defaults:
         defaults["x"] = "self" if "self" in at.arguments else "input"

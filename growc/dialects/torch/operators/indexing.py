@@ -9,10 +9,10 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from growc.dialects.torch.operators.call import LAST, Call, Operand, Size, UnknownError
+from growc.dialects.torch.operators.call import LAST, Call, CallOperand, CallSize, UnknownError
 
 
-def select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
+def select(at: Call, x: CallOperand, dim: int, index: CallOperand) -> ir.Value:
     """One element of an axis."""
     number = at.tensor(index, torch.int64, "index")
     return at.add("Gather", at.tensor(x), number, axis=at.axis(dim, x))
@@ -20,10 +20,10 @@ def select(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
 
 def slice_(
     at: Call,
-    x: Operand,
+    x: CallOperand,
     dim: int = 0,
-    start: Size | None = None,
-    end: Size | None = None,
+    start: CallSize | None = None,
+    end: CallSize | None = None,
     step: int = 1,
 ) -> ir.Value:
     """Elements from a start to an end."""
@@ -35,7 +35,7 @@ def slice_(
     return at.add("Slice", at.tensor(x), *bounds, *([] if step == 1 else [at.ints(step)]))
 
 
-def narrow(at: Call, x: Operand, dim: int, start: Size, length: Size) -> ir.Value:
+def narrow(at: Call, x: CallOperand, dim: int, start: CallSize, length: CallSize) -> ir.Value:
     """A given number of elements from a start."""
     if not isinstance(start, int) or not isinstance(length, int) or start < 0:
         raise UnknownError
@@ -43,14 +43,14 @@ def narrow(at: Call, x: Operand, dim: int, start: Size, length: Size) -> ir.Valu
     return at.add("Slice", at.tensor(x), *bounds)
 
 
-def gather(at: Call, x: Operand, dim: int, index: Operand) -> ir.Value:
+def gather(at: Call, x: CallOperand, dim: int, index: CallOperand) -> ir.Value:
     """One element of an axis for each element of an index tensor."""
     if at.rank(x) == 0:
         raise UnknownError
     return at.add("GatherElements", at.tensor(x), at.tensor(index), axis=at.axis(dim, x))
 
 
-def take_along_dim(at: Call, x: Operand, indices: Operand, dim: int) -> ir.Value:
+def take_along_dim(at: Call, x: CallOperand, indices: CallOperand, dim: int) -> ir.Value:
     """Gather, provided that the other sizes agree."""
     axis = at.axis(dim, x)
     pairs = enumerate(zip(at.sizes(x), at.sizes(indices), strict=True))
@@ -59,7 +59,7 @@ def take_along_dim(at: Call, x: Operand, indices: Operand, dim: int) -> ir.Value
     return gather(at, x, dim, indices)
 
 
-def index(at: Call, x: Operand, indices: Sequence[fx.Node | None]) -> ir.Value:
+def index(at: Call, x: CallOperand, indices: Sequence[fx.Node | None]) -> ir.Value:
     """Elements by index tensors for some axes."""
     index_of_axis = {k: i for k, i in enumerate(indices) if i is not None}
     if any(i.meta["val"].dtype is torch.bool for i in index_of_axis.values()):
@@ -101,7 +101,7 @@ def numbered(at: Call, indices: Sequence[fx.Node]) -> ir.Value:
 
 
 def index_put(
-    at: Call, x: Operand, indices: Sequence[fx.Node | None], values: Operand, accumulate: bool = False
+    at: Call, x: CallOperand, indices: Sequence[fx.Node | None], values: CallOperand, accumulate: bool = False
 ) -> ir.Value:
     """Replace, or add to, the elements at index tensors for the first axes."""
     index_tensors = [i for i in indices if i is not None]
@@ -125,7 +125,7 @@ def index_put(
 
 
 def scatter(
-    at: Call, x: Operand, dim: int, index: Operand, src: Operand, reduction: str = "none"
+    at: Call, x: CallOperand, dim: int, index: CallOperand, src: CallOperand, reduction: str = "none"
 ) -> ir.Value:
     """Replace, or add to, one element of an axis for each element of an index tensor."""
     numbers, updates = at.tensor(index), at.tensor(src, at.dtype)
@@ -138,7 +138,7 @@ def scatter(
     )
 
 
-def masked_scatter(at: Call, x: Operand, mask: fx.Node, source: fx.Node) -> ir.Value:
+def masked_scatter(at: Call, x: CallOperand, mask: fx.Node, source: fx.Node) -> ir.Value:
     """Replace the vectors where a mask is true by those of another tensor, in order.
 
     The mask has one number per vector, which may be expanded along the vector.
@@ -162,7 +162,7 @@ def masked_scatter(at: Call, x: Operand, mask: fx.Node, source: fx.Node) -> ir.V
 
 
 def put_along(
-    at: Call, x: Operand, dim: int, index: Operand, source: Operand, reduction: str = "none"
+    at: Call, x: CallOperand, dim: int, index: CallOperand, source: CallOperand, reduction: str = "none"
 ) -> ir.Value:
     """Replace, or add to, the elements of an axis at a list of indices."""
     axis = at.axis(dim, x)
@@ -177,24 +177,24 @@ def put_along(
     return at.add("Transpose", written, perm=[order.index(k) for k in range(len(order))])
 
 
-def nonzero(at: Call, x: Operand) -> ir.Value:
+def nonzero(at: Call, x: CallOperand) -> ir.Value:
     """Indices of non-zero elements, one row per element."""
     return at.add("Transpose", _nonzero(at, x), perm=[1, 0])
 
 
-def nonzero_numbers(at: Call, condition: Operand) -> list[ir.Value]:
+def nonzero_numbers(at: Call, condition: CallOperand) -> list[ir.Value]:
     """Indices of non-zero elements, one tensor per axis."""
     indices = _nonzero(at, condition)
     return [at.add("Gather", indices, at.constant(k), axis=0) for k in range(at.rank(condition))]
 
 
-def _nonzero(at: Call, x: Operand) -> ir.Value:
+def _nonzero(at: Call, x: CallOperand) -> ir.Value:
     if at.rank(x) == 0:
         raise UnknownError
     return at.add("NonZero", at.tensor(x))
 
 
-def one_hot(at: Call, x: Operand, num_classes: int) -> ir.Value:
+def one_hot(at: Call, x: CallOperand, num_classes: int) -> ir.Value:
     """One-hot vectors."""
     if num_classes < 0:
         raise UnknownError
@@ -202,7 +202,7 @@ def one_hot(at: Call, x: Operand, num_classes: int) -> ir.Value:
     return at.add("OneHot", at.tensor(x), count, at.constant([0, 1]), axis=-1)
 
 
-def select_scatter(at: Call, x: Operand, src: Operand, dim: int, index: Operand) -> ir.Value:
+def select_scatter(at: Call, x: CallOperand, src: CallOperand, dim: int, index: CallOperand) -> ir.Value:
     """Replace one element of an axis."""
     axis, whole = at.axis(dim, x), at.sizes(x)[at.axis(dim, x)]
     if not isinstance(index, int) or (index < 0 and not isinstance(whole, int)):
@@ -214,11 +214,11 @@ def select_scatter(at: Call, x: Operand, src: Operand, dim: int, index: Operand)
 
 def slice_scatter(
     at: Call,
-    x: Operand,
-    src: Operand,
+    x: CallOperand,
+    src: CallOperand,
     dim: int = 0,
-    start: Size | None = None,
-    end: Size | None = None,
+    start: CallSize | None = None,
+    end: CallSize | None = None,
     step: int = 1,
 ) -> ir.Value:
     """Replace the elements from a start to an end."""
@@ -236,13 +236,13 @@ def slice_scatter(
     return _between(at, x, axis, begin, stop, at.tensor(src, at.dtype))
 
 
-def _counts(size: Size) -> bool:
+def _counts(size: CallSize) -> bool:
     """Whether a symbolic size is known to be non-negative."""
     value = size.meta["val"] if isinstance(size, fx.Node) else size
     return isinstance(value, torch.SymInt) and statically_known_true(value >= 0)
 
 
-def _between(at: Call, x: Operand, axis: int, start: Size, stop: int, part: ir.Value) -> ir.Value:
+def _between(at: Call, x: CallOperand, axis: int, start: CallSize, stop: int, part: ir.Value) -> ir.Value:
     """Return a tensor with a part of one axis replaced."""
     parts, data = [part], at.tensor(x)
     if start:

@@ -7,15 +7,23 @@ from itertools import product
 
 import onnx_ir as ir
 
-from growc.dialects.torch.operators.call import LAST, Call, Dims, Operand, Size, UnknownError, sizes_of
+from growc.dialects.torch.operators.call import (
+    LAST,
+    AxisNumbers,
+    Call,
+    CallOperand,
+    CallSize,
+    UnknownError,
+    sizes_of,
+)
 
 
-def reshape(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
+def reshape(at: Call, x: CallOperand, size: Sequence[CallSize]) -> ir.Value:
     """A tensor in the given shape."""
     return at.add("Reshape", at.tensor(x), at.ints(size, "size"))
 
 
-def flatten(at: Call, x: Operand, start_dim: int, end_dim: int) -> ir.Value:
+def flatten(at: Call, x: CallOperand, start_dim: int, end_dim: int) -> ir.Value:
     """Merge a range of axes into one."""
     start, end, rank = at.axis(start_dim, x), at.axis(end_dim, x), at.rank(x)
     if rank == 0:
@@ -26,7 +34,7 @@ def flatten(at: Call, x: Operand, start_dim: int, end_dim: int) -> ir.Value:
     return at.add("Reshape", at.tensor(x), at.ints([*[0] * start, -1, *trailing]))
 
 
-def unflatten(at: Call, x: Operand, dim: int, sizes: Sequence[Size]) -> ir.Value:
+def unflatten(at: Call, x: CallOperand, dim: int, sizes: Sequence[CallSize]) -> ir.Value:
     """Split one axis into several."""
     axis = at.axis(dim, x)
     trailing = [at.shape(at.tensor(x), axis + 1)] if axis + 1 < at.rank(x) else []
@@ -34,12 +42,12 @@ def unflatten(at: Call, x: Operand, dim: int, sizes: Sequence[Size]) -> ir.Value
     return at.add("Reshape", at.tensor(x), shape)
 
 
-def expand(at: Call, x: Operand, size: Sequence[Size]) -> ir.Value:
+def expand(at: Call, x: CallOperand, size: Sequence[CallSize]) -> ir.Value:
     """Expand axes of one element. -1 is an axis that stays."""
     return at.add("Expand", at.tensor(x), at.ints([1 if s == -1 else s for s in size], "size"))
 
 
-def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
+def transpose(at: Call, x: CallOperand, dim0: int, dim1: int) -> ir.Value:
     """Swap two axes."""
     order = list(range(at.rank(x)))
     if not order:
@@ -49,17 +57,17 @@ def transpose(at: Call, x: Operand, dim0: int, dim1: int) -> ir.Value:
     return at.add("Transpose", at.tensor(x), perm=order)
 
 
-def turn(at: Call, x: Operand) -> ir.Value:
+def turn(at: Call, x: CallOperand) -> ir.Value:
     """Reverse the order of all axes."""
     return at.add("Transpose", at.tensor(x), perm=list(range(at.rank(x)))[::-1])
 
 
-def permute(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
+def permute(at: Call, x: CallOperand, dims: Sequence[int]) -> ir.Value:
     """Axes in another order."""
     return at.add("Transpose", at.tensor(x), perm=[at.axis(d, x) for d in dims])
 
 
-def movedim(at: Call, x: Operand, source: int, destination: int) -> ir.Value:
+def movedim(at: Call, x: CallOperand, source: int, destination: int) -> ir.Value:
     """Move one axis to another position."""
     a, b = at.axis(source, x), at.axis(destination, x)
     order = [k for k in range(at.rank(x)) if k != a]
@@ -67,18 +75,18 @@ def movedim(at: Call, x: Operand, source: int, destination: int) -> ir.Value:
     return at.add("Transpose", at.tensor(x), perm=order)
 
 
-def squeeze(at: Call, x: Operand, dim: Dims = None) -> ir.Value:
+def squeeze(at: Call, x: CallOperand, dim: AxisNumbers = None) -> ir.Value:
     """Remove axes of one element. Other axes stay."""
     removed = [a for a in at.axes(dim, x) if at.sizes(x)[a] == 1]
     return at.add("Squeeze", at.tensor(x), at.constant(removed)) if removed else at.tensor(x)
 
 
-def unsqueeze(at: Call, x: Operand, dim: int) -> ir.Value:
+def unsqueeze(at: Call, x: CallOperand, dim: int) -> ir.Value:
     """A new axis of one element."""
     return at.add("Unsqueeze", at.tensor(x), at.constant([at.axis(dim, x, extra=1)]))
 
 
-def cat(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
+def cat(at: Call, tensors: Sequence[CallOperand], dim: int = 0) -> ir.Value:
     """Concatenate tensors. Empty 1-D ones are skipped; empty ones of full rank stay, since they may grow."""
     rank = at.rank(at.node)
     joined = [t for t in tensors if at.rank(t) == rank]
@@ -86,20 +94,20 @@ def cat(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
     return inputs[0] if len(inputs) == 1 else at.add("Concat", *inputs, axis=at.axis(dim, joined[0]))
 
 
-def stack(at: Call, tensors: Sequence[Operand], dim: int = 0) -> ir.Value:
+def stack(at: Call, tensors: Sequence[CallOperand], dim: int = 0) -> ir.Value:
     """Stack tensors on a new axis."""
     axis = at.axis(dim, tensors[0], extra=1)
     inputs = [at.add("Unsqueeze", at.tensor(t, at.dtype), at.constant([axis])) for t in tensors]
     return at.add("Concat", *inputs, axis=axis)
 
 
-def split_sizes(at: Call, x: Operand, split_sizes: Sequence[Size], dim: int = 0) -> list[ir.Value]:
+def split_sizes(at: Call, x: CallOperand, split_sizes: Sequence[CallSize], dim: int = 0) -> list[ir.Value]:
     """Parts of given sizes."""
     sizes = at.ints(split_sizes, "split_sizes")
     return at.several("Split", at.tensor(x), sizes, outputs=len(at.result), axis=at.axis(dim, x))
 
 
-def equal_parts(at: Call, x: Operand, of: Operand, dim: int = 0) -> list[ir.Value]:
+def equal_parts(at: Call, x: CallOperand, of: CallOperand, dim: int = 0) -> list[ir.Value]:
     """Split into parts of one symbolic size. Splits of known sizes are rewritten at capture.
 
     of: the number of parts, or their size. Both are known from the results.
@@ -111,13 +119,13 @@ def equal_parts(at: Call, x: Operand, of: Operand, dim: int = 0) -> list[ir.Valu
     return at.several("Split", at.tensor(x), outputs=parts, axis=axis, num_outputs=parts)
 
 
-def unbind(at: Call, x: Operand, dim: int = 0) -> list[ir.Value]:
+def unbind(at: Call, x: CallOperand, dim: int = 0) -> list[ir.Value]:
     """The elements of an axis, one by one."""
     axis = at.axis(dim, x)
     return [at.add("Gather", at.tensor(x), at.constant(k), axis=axis) for k in range(len(at.result))]
 
 
-def repeat(at: Call, x: Operand, repeats: Sequence[Size]) -> ir.Value:
+def repeat(at: Call, x: CallOperand, repeats: Sequence[CallSize]) -> ir.Value:
     """Repeat a whole tensor along each axis."""
     times, lead = list(repeats), len(repeats) - at.rank(x)
     if lead < 0:
@@ -128,7 +136,7 @@ def repeat(at: Call, x: Operand, repeats: Sequence[Size]) -> ir.Value:
     return at.add("Tile", value, at.ints(times, "repeats" if len(times) == len(repeats) else ""))
 
 
-def repeat_interleave(at: Call, x: Operand, repeats: Size, dim: int | None = None) -> ir.Value:
+def repeat_interleave(at: Call, x: CallOperand, repeats: CallSize, dim: int | None = None) -> ir.Value:
     """Repeat every element several times in place."""
     value, rank = at.tensor(x), at.rank(x)
     axis = 0 if dim is None else at.axis(dim, x)
@@ -142,7 +150,7 @@ def repeat_interleave(at: Call, x: Operand, repeats: Size, dim: int | None = Non
     return at.add("Reshape", repeated, at.ints([*[0] * axis, -1, *trailing]))
 
 
-def roll(at: Call, x: Operand, shifts: Sequence[Size], dims: Sequence[int]) -> ir.Value:
+def roll(at: Call, x: CallOperand, shifts: Sequence[CallSize], dims: Sequence[int]) -> ir.Value:
     """Shift elements along axes, with wrap-around."""
     value = at.tensor(x)
     if not dims:
@@ -159,14 +167,14 @@ def roll(at: Call, x: Operand, shifts: Sequence[Size], dims: Sequence[int]) -> i
     return value
 
 
-def flip(at: Call, x: Operand, dims: Sequence[int]) -> ir.Value:
+def flip(at: Call, x: CallOperand, dims: Sequence[int]) -> ir.Value:
     """Reverse the elements along axes."""
     axes = [at.axis(d, x) for d in dims]
     bounds = ([-1] * len(axes), [-LAST] * len(axes), axes, [-1] * len(axes))
     return at.add("Slice", at.tensor(x), *map(at.constant, bounds))
 
 
-def meshgrid(at: Call, tensors: Sequence[Operand], indexing: str) -> list[ir.Value]:
+def meshgrid(at: Call, tensors: Sequence[CallOperand], indexing: str) -> list[ir.Value]:
     """Coordinates of a grid."""
     if indexing != "ij":
         raise UnknownError
@@ -181,7 +189,11 @@ def meshgrid(at: Call, tensors: Sequence[Operand], indexing: str) -> list[ir.Val
 
 
 def pad(
-    at: Call, x: Operand, pad: Sequence[Size], mode: str = "constant", value: Operand | None = None
+    at: Call,
+    x: CallOperand,
+    pad: Sequence[CallSize],
+    mode: str = "constant",
+    value: CallOperand | None = None,
 ) -> ir.Value:
     """Pad axes. Amounts are given for the last axis first."""
     count = len(pad) // 2
@@ -192,17 +204,17 @@ def pad(
     return at.add("Pad", at.tensor(x), amounts, filler, at.constant(axes), mode=modes[mode])
 
 
-def triangle(at: Call, x: Operand, diagonal: int, upper: int) -> ir.Value:
+def triangle(at: Call, x: CallOperand, diagonal: int, upper: int) -> ir.Value:
     """A triangle of the last two axes."""
     return at.add("Trilu", at.tensor(x), at.constant(diagonal), upper=upper)
 
 
-def pixel_shuffle(at: Call, x: Operand, upscale_factor: int) -> ir.Value:
+def pixel_shuffle(at: Call, x: CallOperand, upscale_factor: int) -> ir.Value:
     """Move channels into pixels."""
     return at.add("DepthToSpace", at.tensor(x), blocksize=upscale_factor, mode="CRD")
 
 
-def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
+def pixel_unshuffle(at: Call, x: CallOperand, downscale_factor: int) -> ir.Value:
     """Move pixels into channels, in the order (c r s). SpaceToDepth would give (r s c)."""
     r = downscale_factor
     if at.rank(x) != 4:
@@ -213,7 +225,7 @@ def pixel_unshuffle(at: Call, x: Operand, downscale_factor: int) -> ir.Value:
     return at.add("Reshape", value, at.constant([0, -1, height // r, width // r]))
 
 
-def channel_shuffle(at: Call, x: Operand, groups: int) -> ir.Value:
+def channel_shuffle(at: Call, x: CallOperand, groups: int) -> ir.Value:
     """Interleave groups of channels: the first channel of each group, then the second, and so on."""
     value, rank = at.tensor(x), at.rank(x)
     places = [at.shape(value, 2)] if rank > 2 else []
@@ -223,7 +235,7 @@ def channel_shuffle(at: Call, x: Operand, groups: int) -> ir.Value:
     return at.add("Reshape", interleaved, at.ints([0, -1, *places]))
 
 
-def unfold(at: Call, x: Operand, dimension: int, size: int, step: int) -> ir.Value:
+def unfold(at: Call, x: CallOperand, dimension: int, size: int, step: int) -> ir.Value:
     """Return the windows of an axis, with the places in a window on a new last axis."""
     axis, new_axis, value = at.axis(dimension, x), at.rank(x), at.tensor(x)
     parts: list[ir.Value] = []
@@ -236,7 +248,7 @@ def unfold(at: Call, x: Operand, dimension: int, size: int, step: int) -> ir.Val
 
 def im2col(
     at: Call,
-    x: Operand,
+    x: CallOperand,
     kernel_size: Sequence[int],
     dilation: Sequence[int],
     padding: Sequence[int],
@@ -262,8 +274,8 @@ def im2col(
 
 def upsample(
     at: Call,
-    x: Operand,
-    output_size: Sequence[Size] | None,
+    x: CallOperand,
+    output_size: Sequence[CallSize] | None,
     scale_factors: Sequence[float],
     mode: str,
     align_corners: bool = False,

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 import onnx_ir as ir
 import torch
 
-from growc.dialects.torch.operators.call import Call, Operand, Size, UnknownError
+from growc.dialects.torch.operators.call import Call, CallOperand, CallSize, UnknownError
 
 
 def layer_norm(
-    at: Call, x: Operand, normalized_shape: Sequence[Size], weight: Operand, bias: Operand, eps: float
+    at: Call,
+    x: CallOperand,
+    normalized_shape: Sequence[CallSize],
+    weight: CallOperand,
+    bias: CallOperand,
+    eps: float,
 ) -> ir.Value:
     """LayerNormalization over the last axes."""
     gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
@@ -21,7 +26,7 @@ def layer_norm(
 
 
 def rms_norm(
-    at: Call, x: Operand, normalized_shape: Sequence[Size], weight: Operand, eps: float | None
+    at: Call, x: CallOperand, normalized_shape: Sequence[CallSize], weight: CallOperand, eps: float | None
 ) -> ir.Value:
     """RMSNormalization over the last axes."""
     gain = at.maybe(weight) or at.ones(normalized_shape, at.dtype, "weight")
@@ -30,13 +35,15 @@ def rms_norm(
     return at.follows(output, eps="epsilon")
 
 
-def _parameters(at: Call, x: Operand, weight: Operand, bias: Operand) -> list[ir.Value]:
+def _parameters(at: Call, x: CallOperand, weight: CallOperand, bias: CallOperand) -> list[ir.Value]:
     channels = [at.sizes(x)[1]]
     gain = at.maybe(weight) or at.ones(channels, at.dtype, "weight")
     return [gain, at.maybe(bias) or at.ones(channels, at.dtype, "bias", 0.0)]
 
 
-def group_norm(at: Call, x: Operand, num_groups: int, weight: Operand, bias: Operand, eps: float) -> ir.Value:
+def group_norm(
+    at: Call, x: CallOperand, num_groups: int, weight: CallOperand, bias: CallOperand, eps: float
+) -> ir.Value:
     """GroupNormalization: each group of channels by itself."""
     inputs = [at.tensor(x), *_parameters(at, x, weight, bias)]
     output = at.add("GroupNormalization", *inputs, num_groups=num_groups, epsilon=eps)
@@ -45,11 +52,11 @@ def group_norm(at: Call, x: Operand, num_groups: int, weight: Operand, bias: Ope
 
 def batch_norm(
     at: Call,
-    x: Operand,
-    weight: Operand,
-    bias: Operand,
-    running_mean: Operand,
-    running_var: Operand,
+    x: CallOperand,
+    weight: CallOperand,
+    bias: CallOperand,
+    running_mean: CallOperand,
+    running_var: CallOperand,
     training: bool,
     eps: float,
 ) -> ir.Value:
@@ -68,11 +75,11 @@ def batch_norm(
 
 def instance_norm(
     at: Call,
-    x: Operand,
-    weight: Operand,
-    bias: Operand,
-    running_mean: Operand,
-    running_var: Operand,
+    x: CallOperand,
+    weight: CallOperand,
+    bias: CallOperand,
+    running_mean: CallOperand,
+    running_var: CallOperand,
     use_input_stats: bool,
     eps: float,
 ) -> ir.Value:
@@ -83,7 +90,7 @@ def instance_norm(
     return at.follows(at.add("InstanceNormalization", *inputs, epsilon=eps), eps="epsilon")
 
 
-def weight_norm(at: Call, v: Operand, g: Operand, dim: int) -> ir.Value:
+def weight_norm(at: Call, v: CallOperand, g: CallOperand, dim: int) -> ir.Value:
     """A weight scaled to given norms. Each is over all axes but `dim`, or over all axes for `dim` -1."""
     others = at.constant([k for k in range(at.rank(v)) if k != dim])
     direction = at.tensor(v)

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from growc.dialects.torch.operators.call import Call, Operand, UnknownError
+from growc.dialects.torch.operators.call import Call, CallOperand, UnknownError
 from growc.dialects.torch.operators.contract import linear
 
 LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
@@ -16,9 +16,9 @@ LSTM_ORDER, GRU_ORDER = (0, 3, 1, 2), (1, 0, 2)
 
 def recurrent(
     at: Call,
-    x: Operand,
-    hx: Operand | Sequence[Operand],
-    params: Sequence[Operand],
+    x: CallOperand,
+    hx: CallOperand | Sequence[CallOperand],
+    params: Sequence[CallOperand],
     has_biases: bool,
     num_layers: int,
     dropout: float,
@@ -49,7 +49,7 @@ def recurrent(
     return [value, *(_stacked(at, ends) for ends in zip(*last, strict=True))]
 
 
-def _states(at: Call, given: Operand, first: int, count: int, layers: int) -> ir.Value:
+def _states(at: Call, given: CallOperand, first: int, count: int, layers: int) -> ir.Value:
     value = at.tensor(given)
     if layers == 1:
         return value
@@ -78,7 +78,7 @@ def _stacked(at: Call, values: Sequence[ir.Value]) -> ir.Value:
     return values[0] if len(values) == 1 else at.add("Concat", *values, axis=0)
 
 
-def _gates(at: Call, parameter: Operand, order: Sequence[int]) -> ir.Value:
+def _gates(at: Call, parameter: CallOperand, order: Sequence[int]) -> ir.Value:
     """Return a parameter as (1, gates · units, …), with gates in ONNX's order."""
     count = len(order)
     gates = at.several("Split", at.tensor(parameter), outputs=count, axis=0, num_outputs=count)
@@ -94,12 +94,12 @@ def _joined(at: Call, steps: ir.Value, directions: int) -> ir.Value:
 
 def rnn_cell(
     at: Call,
-    x: Operand,
-    hx: Operand,
-    w_ih: Operand,
-    w_hh: Operand,
-    b_ih: Operand | None = None,
-    b_hh: Operand | None = None,
+    x: CallOperand,
+    hx: CallOperand,
+    w_ih: CallOperand,
+    w_hh: CallOperand,
+    b_ih: CallOperand | None = None,
+    b_hh: CallOperand | None = None,
     op: str = "Tanh",
 ) -> ir.Value:
     """One step of an RNN: an activation of the summed products of input and state."""
@@ -108,12 +108,12 @@ def rnn_cell(
 
 def gru_cell(
     at: Call,
-    x: Operand,
-    hx: Operand,
-    w_ih: Operand,
-    w_hh: Operand,
-    b_ih: Operand | None = None,
-    b_hh: Operand | None = None,
+    x: CallOperand,
+    hx: CallOperand,
+    w_ih: CallOperand,
+    w_hh: CallOperand,
+    b_ih: CallOperand | None = None,
+    b_hh: CallOperand | None = None,
 ) -> ir.Value:
     """One step of a GRU: the state and a new state, blended by the update gate."""
     from_input, from_state = (
@@ -126,12 +126,12 @@ def gru_cell(
 
 def lstm_cell(
     at: Call,
-    x: Operand,
-    hx: Sequence[Operand],
-    w_ih: Operand,
-    w_hh: Operand,
-    b_ih: Operand | None = None,
-    b_hh: Operand | None = None,
+    x: CallOperand,
+    hx: Sequence[CallOperand],
+    w_ih: CallOperand,
+    w_hh: CallOperand,
+    b_ih: CallOperand | None = None,
+    b_hh: CallOperand | None = None,
 ) -> list[ir.Value]:
     """One step of an LSTM. Returns its state and its cell."""
     gates = at.add("Add", linear(at, x, w_ih, b_ih), linear(at, hx[0], w_hh, b_hh))

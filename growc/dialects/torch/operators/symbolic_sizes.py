@@ -8,16 +8,16 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from growc.dialects.torch.operators.call import Call, Operand, dtype_of, element
+from growc.dialects.torch.operators.call import Call, CallOperand, dtype_of, element
 
 
-def common(at: Call, given: Sequence[Operand]) -> torch.dtype:
+def common(at: Call, given: Sequence[CallOperand]) -> torch.dtype:
     """Return the dtype of arithmetic on symbols and numbers: float64 or int64."""
     kinds = [dtype_of(a.meta["val"] if isinstance(a, fx.Node) else a) for a in (*given, at.node)]
     return torch.float64 if torch.float64 in kinds else torch.int64
 
 
-def operand(at: Call, given: Operand, dtype: torch.dtype) -> ir.Value:
+def operand(at: Call, given: CallOperand, dtype: torch.dtype) -> ir.Value:
     """Return a symbol or number as a tensor of one element."""
     if not isinstance(given, fx.Node):
         return at.constant([given], dtype)
@@ -25,13 +25,13 @@ def operand(at: Call, given: Operand, dtype: torch.dtype) -> ir.Value:
     return value if dtype_of(given.meta["val"]) is dtype else at.cast(value, dtype)
 
 
-def sym_size(at: Call, x: Operand, dim: int) -> ir.Value:
+def sym_size(at: Call, x: CallOperand, dim: int) -> ir.Value:
     """The size of one axis."""
     axis = at.axis(dim, x)
     return at.shape(at.tensor(x), axis, axis + 1)
 
 
-def quotient(at: Call, a: Operand, b: Operand) -> ir.Value:
+def quotient(at: Call, a: CallOperand, b: CallOperand) -> ir.Value:
     """A quotient rounded down. ONNX rounds towards zero, which is the same for sizes."""
     dtype = common(at, [a, b])
     top, bottom = operand(at, a, dtype), operand(at, b, dtype)
@@ -40,12 +40,12 @@ def quotient(at: Call, a: Operand, b: Operand) -> ir.Value:
     return at.add("Div", at.add("Sub", top, at.add("Mod", top, bottom)), bottom)
 
 
-def symbol_cast(at: Call, a: Operand) -> ir.Value:
+def symbol_cast(at: Call, a: CallOperand) -> ir.Value:
     """A number cast to another dtype, truncated towards zero."""
     value: ir.Value = at.program.value(a)
     return at.add("Cast", value, to=element(dtype_of(at.result)))
 
 
-def symbol_rounded(at: Call, a: Operand, op: str) -> ir.Value:
+def symbol_rounded(at: Call, a: CallOperand, op: str) -> ir.Value:
     """A number rounded up or down."""
     return at.cast(at.add(op, at.program.value(a)), torch.int64)

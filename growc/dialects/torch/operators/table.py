@@ -31,7 +31,7 @@ from growc.dialects.torch.operators import (
     symbolic_sizes,
     variances,
 )
-from growc.dialects.torch.operators.formula import Row, Rule, row_of, stands_for
+from growc.dialects.torch.operators.formula import LoweringRow, LoweringRule, row_of, stands_for
 from growc.ir.traits import Trait
 
 ROWS = """
@@ -385,7 +385,7 @@ def key_of(target: Any) -> str:
 
 MODULES: tuple[ModuleType, ...] = (axiswise, complex_numbers, contract, creation, indexing, layout)
 MODULES += (norms, pointwise, recurrent, symbolic_sizes, variances)
-RULES: dict[str, Rule] = {
+RULES: dict[str, LoweringRule] = {
     name.rstrip("_"): rule
     for module in MODULES
     for name, rule in vars(module).items()
@@ -402,7 +402,7 @@ TEXTS: Mapping[str, str] = {key: _LAW.sub("", text) for key, text in _COLUMNS}
 TRAITS: Mapping[str, Trait] = {key: Trait(law[1]) for key, text in _COLUMNS if (law := _LAW.search(text))}
 """The traits that rows state. Operand 0 is the tensor that the row names first."""
 
-TABLE: Mapping[str, Row] = {key: row_of(text, RULES) for key, text in TEXTS.items()}
+TABLE: Mapping[str, LoweringRow] = {key: row_of(text, RULES) for key, text in TEXTS.items()}
 
 STANDS_FOR: Mapping[str, str] = {
     key.split(".")[1]: op

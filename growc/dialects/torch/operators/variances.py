@@ -15,7 +15,15 @@ import onnx_ir as ir
 import torch
 from torch import fx
 
-from growc.dialects.torch.operators.call import SITE, Call, Dims, Operand, Path, UnknownError, sizes_of
+from growc.dialects.torch.operators.call import (
+    SITE,
+    ArgumentPath,
+    AxisNumbers,
+    Call,
+    CallOperand,
+    UnknownError,
+    sizes_of,
+)
 
 _ROWS = ("std", "std_mean", "var", "var_mean")
 VARIANCES = frozenset(getattr(torch.ops.aten, name).correction for name in _ROWS)
@@ -26,9 +34,9 @@ T = TypeVar("T")
 
 def deviation(
     at: Call,
-    x: Operand,
-    dim: Dims,
-    correction: Operand,
+    x: CallOperand,
+    dim: AxisNumbers,
+    correction: CallOperand,
     keepdim: bool,
     root: bool = False,
     both: bool = False,
@@ -63,17 +71,17 @@ def _less(correction: object) -> float:
     return 1.0 if correction is None else float(correction)
 
 
-def excess_of(shape: Sequence[int], dim: Dims, correction: float | None) -> float:
+def excess_of(shape: Sequence[int], dim: AxisNumbers, correction: float | None) -> float:
     """Return the excess of an operator over axes of a tensor."""
     return _excess(_along(shape, dim), correction)
 
 
-def _along(shape: Sequence[T], dim: Dims) -> list[T]:
+def _along(shape: Sequence[T], dim: AxisNumbers) -> list[T]:
     dims = range(len(shape)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
     return [shape[d] for d in dims]
 
 
-def corrections(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[Path, float]]:
+def corrections(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[ArgumentPath, float]]:
     """Yield the new correction of a call whose reduced axes have new sizes in the result."""
     operand, dim, correction = call.args[0], _argument(call, 1, "dim"), call.kwargs.get("correction", 1)
     assert isinstance(operand, fx.Node)

@@ -29,7 +29,7 @@ from torch.utils._sympy import functions
 from growc.dialects.torch.capture.clean import clean
 from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.capture.tracing import (
-    Axes,
+    NamedAxes,
     by_name,
     free_axes,
     named_symbols,
@@ -168,7 +168,7 @@ def save(
     module: nn.Module,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    axes: Axes | None = None,
+    axes: NamedAxes | None = None,
 ) -> None:
     """Write a module as a program with its weights. Inputs and axes are those of `export`.
 

@@ -29,7 +29,7 @@ from growc.passes.compilation import Result
 from growc.passes.finish.interface import Ports, ports_of
 from growc.plans.unitmaps import NumberMap
 
-Dims = tuple[int | str | None, ...]
+CaseDims = tuple[int | str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PortMapping:
 
     calling: CallSignature | None = None
     ports: Ports = field(default_factory=Ports)
-    takes: Mapping[str, tuple[torch.dtype, Dims]] = field(default_factory=dict)
+    takes: Mapping[str, tuple[torch.dtype, CaseDims]] = field(default_factory=dict)
     gives: tuple[str, ...] = ()
     returns: tuple[str, ...] = ()
 
@@ -129,7 +129,7 @@ def _dtype(value: ir.Value) -> torch.dtype:
     return torch.float32 if value.dtype is None else DTYPES.get(value.dtype, torch.float32)
 
 
-def _dims(value: ir.Value) -> Dims:
+def _dims(value: ir.Value) -> CaseDims:
     assert value.shape is not None
     return tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from torch import nn
 
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 """Keys and list positions, from the top of a config."""
-Values = Mapping[Path, Any]
+Values = Mapping[FieldPath, Any]
 """New values of some leaves."""
 FEW = 4
 """The most fields of a mapping that are taken for sizes even if their values are 0, 1, 2 and so on."""
@@ -24,7 +24,7 @@ class NoConfigError(Exception):
     """Values that fit no config: an entry behind the end of a list, or inside of a value that is no list."""
 
 
-def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def leaves(config: object, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """Yield numbers, booleans and None with their paths, and lists of numbers as a whole too.
 
     A mapping that only numbers names from zero on, such as class labels, has no sizes and is skipped.
@@ -43,7 +43,7 @@ def leaves(config: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, config
 
 
-def fields(config: Mapping[str, object], path: Path = ()) -> Iterator[tuple[Path, object]]:
+def fields(config: Mapping[str, object], path: FieldPath = ()) -> Iterator[tuple[FieldPath, object]]:
     """Yield the fields of a config and of its sub-configs of classes, with their paths."""
     for key, value in config.items():
         if isinstance(value, dict) and "model_type" in value:
@@ -52,7 +52,7 @@ def fields(config: Mapping[str, object], path: Path = ()) -> Iterator[tuple[Path
             yield (*path, key), value
 
 
-def without(config: Mapping[str, object], paths: Iterable[Path]) -> dict[str, object]:
+def without(config: Mapping[str, object], paths: Iterable[FieldPath]) -> dict[str, object]:
     """Return a copy without these fields."""
     copy = deepcopy(dict(config))
     for path in paths:
@@ -71,7 +71,7 @@ PER_LAYER = "per_layer_config"
 """The field of transformers' configs that holds values of other fields for single layers."""
 
 
-def fields_by_layer(module: nn.Module, path: Path) -> list[Path]:
+def fields_by_layer(module: nn.Module, path: FieldPath) -> list[FieldPath]:
     """Return the places of a field in the values for each layer, none where the config has no such values."""
     holder: object = getattr(module, "config", None)
     for key in path[:-1]:
@@ -83,7 +83,7 @@ def fields_by_layer(module: nn.Module, path: Path) -> list[Path]:
     return [(*path[:-1], PER_LAYER, str(layer), path[-1]) for layer in range(count)]
 
 
-def value_at(config: Any, path: Path) -> Any:
+def value_at(config: Any, path: FieldPath) -> Any:
     """Return the value at a path."""
     for key in path:
         config = config[key]
@@ -107,7 +107,7 @@ def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
     return copy
 
 
-def path_of(spelling: str) -> Path:
+def path_of(spelling: str) -> FieldPath:
     """Parse the written form of a path. Raises ValueError for any other text.
 
     >>> path_of("text_config.depths[0]")
@@ -133,7 +133,7 @@ def scaled(value: Any, ratio: float) -> Any:
     return product if product > 0 and abs(product - value * ratio) < 1e-9 else None
 
 
-def spelled(path: Path) -> str:
+def spelled(path: FieldPath) -> str:
     """Return the written form of a path.
 
     >>> spelled(("text_config", "depths", 0))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from growc.dialects.transformers.config.check_program import first_log_difference
-from growc.dialects.transformers.config.fields import Path, changed, spelled
+from growc.dialects.transformers.config.fields import FieldPath, changed, spelled
 from growc.dialects.transformers.config.proposals import Proposals
 from growc.dialects.transformers.config.shapes import LAYERS, Feature
 from growc.dialects.transformers.config.trials import ConfigTrial, ConfigTrials
@@ -20,7 +20,7 @@ from growc.dialects.transformers.config.trials import ConfigTrial, ConfigTrials
 OTHERS = 2
 """The number of further configs that are reported, to which the plan can be adapted."""
 
-Fields = Mapping[str, tuple[Any, Any]]
+ChangedFields = Mapping[str, tuple[Any, Any]]
 """The changed fields of a config, by their written paths: (before, after)."""
 
 
@@ -53,7 +53,7 @@ class Unsolved:
     """
 
     config: dict[str, object]
-    fields: Fields
+    fields: ChangedFields
     sizes: tuple[tuple[str, int, int, int], ...] = ()
     names: tuple[str, ...] = ()
     failed: str = ""
@@ -61,9 +61,9 @@ class Unsolved:
     follows: bool = False
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
     tied: tuple[TiedField, ...] = ()
-    refused: tuple[Fields, str] | None = None
+    refused: tuple[ChangedFields, str] | None = None
     others: tuple[Unsolved, ...] = ()
-    decided: Fields = field(default_factory=dict)
+    decided: ChangedFields = field(default_factory=dict)
 
 
 def follows(trials: ConfigTrials, trial: ConfigTrial) -> bool:
@@ -184,7 +184,7 @@ def leads_of(
     return {axis: tuple(sorted(leads)) for axis, leads in leaders_of.items()}
 
 
-def _moved(trials: ConfigTrials, trial: ConfigTrial, paths: Sequence[Path]) -> set[Feature]:
+def _moved(trials: ConfigTrials, trial: ConfigTrial, paths: Sequence[FieldPath]) -> set[Feature]:
     """Return the axes that some changed fields move: on top of the other fields, or else alone."""
     chosen = {p: v for p, v in trial.values.items() if p in paths}
     rest = {p: v for p, v in trial.values.items() if p not in paths}
@@ -226,6 +226,6 @@ def _tied(trials: ConfigTrials, proposals: Proposals, trial: ConfigTrial) -> tup
     return tuple(tied)
 
 
-def fields_of(trials: ConfigTrials, trial: ConfigTrial) -> Fields:
+def fields_of(trials: ConfigTrials, trial: ConfigTrial) -> ChangedFields:
     """Return the fields of a config that differ from the source's."""
     return {spelled(path): (trials.value(path), new) for path, new in trial.values.items()}

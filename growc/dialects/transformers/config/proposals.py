@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from growc.dialects.transformers.config.fields import Path, Values
+from growc.dialects.transformers.config.fields import FieldPath, Values
 from growc.dialects.transformers.config.shapes import Feature
 from growc.dialects.transformers.config.trials import ConfigTrial, ConfigTrials
 from growc.dialects.transformers.log.entry import Log, LogEntry, rounded
@@ -28,7 +28,7 @@ LOGS = 160
 """The number of changed fields whose logs are recorded."""
 USUAL = frozenset(n for table in (FIELDS, *SCOPED.values()) for names in table.values() for n in names)
 """Fields that usually hold sizes. Their logs are recorded before others. They decide nothing else."""
-Slot = tuple[int, int]
+LogNumber = tuple[int, int]
 """The position of an operator in the target's log, and that of one of its numbers.
 
 COUNT is the log's length.
@@ -40,37 +40,37 @@ FOR_NONE = (64, 48)
 """Values to try for a field that is None: sizes that different numbers of heads divide."""
 
 COUNT = -1
-Vote = tuple[Path, str]
+Vote = tuple[FieldPath, str]
 """A field, and its new value as text."""
-Place = TypeVar("Place", Feature, Slot)
+NumberPlace = TypeVar("NumberPlace", Feature, LogNumber)
 """The place of a number."""
 
 
 @dataclass(frozen=True)
-class LoggedNumbers(Generic[Place]):
+class LoggedNumbers(Generic[NumberPlace]):
     """Numbers of one kind. of: those of a trial. wanted: those of the target. logged: they are in the log."""
 
-    of: Callable[[ConfigTrial], Mapping[Place, float]]
-    wanted: Mapping[Place, float]
+    of: Callable[[ConfigTrial], Mapping[NumberPlace, float]]
+    wanted: Mapping[NumberPlace, float]
     logged: bool = False
 
-    def wrong(self, trial: ConfigTrial) -> set[Place]:
+    def wrong(self, trial: ConfigTrial) -> set[NumberPlace]:
         """Return the places of wanted numbers that differ in a trial."""
         numbers = self.of(trial)
         return {place for place, n in self.wanted.items() if numbers.get(place, n) != n}
 
 
-def _logged(trials: ConfigTrials, numbers: Callable[[LogEntry], Iterable[float]]) -> LoggedNumbers[Slot]:
+def _logged(trials: ConfigTrials, numbers: Callable[[LogEntry], Iterable[float]]) -> LoggedNumbers[LogNumber]:
     """Return the reading of logs: their length, and numbers of the operators that match the target."""
-    target, known = trials.target.log, dict[str, dict[Slot, float]]()
+    target, known = trials.target.log, dict[str, dict[LogNumber, float]]()
 
-    def read(log: Log) -> dict[Slot, float]:
-        readings: dict[Slot, float] = {(COUNT, 0): len(log.entries)}
+    def read(log: Log) -> dict[LogNumber, float]:
+        readings: dict[LogNumber, float] = {(COUNT, 0): len(log.entries)}
         for k, entry in aligned(log, target):
             readings |= {(k, j): n for j, n in enumerate(numbers(entry))}
         return readings
 
-    def of(trial: ConfigTrial) -> dict[Slot, float]:
+    def of(trial: ConfigTrial) -> dict[LogNumber, float]:
         if trial.log is None:
             return {}
         if trial.key not in known:
@@ -128,12 +128,12 @@ class Proposals:
         return self.trials.score(self.trials.of(values, logged=True))
 
     @cached_property
-    def sized(self) -> dict[Path, set[Feature]]:
+    def sized(self) -> dict[FieldPath, set[Feature]]:
         """The fields that sizes follow, with these sizes."""
         followers = {p: self.moved(self.trials.start, self.sizes, p)[1] for p in self.trials.leaves}
         return {path: set(moved) for path, moved in followers.items() if moved}
 
-    def by_log(self, trial: ConfigTrial, reading: LoggedNumbers[Slot]) -> Iterator[Iterator[Values]]:
+    def by_log(self, trial: ConfigTrial, reading: LoggedNumbers[LogNumber]) -> Iterator[Iterator[Values]]:
         """Yield stages of values for fields that no size follows, but numbers of the log.
 
         Usual fields come first.
@@ -149,7 +149,7 @@ class Proposals:
 
     def movers(
         self, trial: ConfigTrial, values: Values, moves: Callable[[ConfigTrial], bool]
-    ) -> Iterator[Path]:
+    ) -> Iterator[FieldPath]:
         """Yield the fields that move a log.
 
         All fields change in one build. Each half is then tried if the log moves.
@@ -168,12 +168,12 @@ class Proposals:
     def ranked(
         self,
         trial: ConfigTrial,
-        reading: LoggedNumbers[Place],
-        moving: Iterable[tuple[Path, dict[Place, Any]]],
+        reading: LoggedNumbers[NumberPlace],
+        moving: Iterable[tuple[FieldPath, dict[NumberPlace, Any]]],
     ) -> Iterator[Values]:
         """Yield values of fields, together and alone. Values that give most wanted numbers come first."""
         wrong = reading.wrong(trial)
-        votes: dict[Vote, set[Place]] = {}
+        votes: dict[Vote, set[NumberPlace]] = {}
         values: dict[Vote, Any] = {}
         for path, proposed in moving if wrong else ():
             for place in proposed.keys() & wrong:
@@ -188,7 +188,12 @@ class Proposals:
             yield from self.with_lists({**trial.values, **{vote[0]: values[vote] for vote in together}})
 
     def against(
-        self, trial: ConfigTrial, reading: LoggedNumbers[Place], path: Path, value: Any, places: set[Place]
+        self,
+        trial: ConfigTrial,
+        reading: LoggedNumbers[NumberPlace],
+        path: FieldPath,
+        value: Any,
+        places: set[NumberPlace],
     ) -> bool:
         """Whether an integer decreases while sizes grow. Such a number, a ratio, mostly stays as it is."""
         before = trial.values.get(path, self.trials.leaves[path])
@@ -196,7 +201,7 @@ class Proposals:
         grow = all(reading.wanted[place] > numbers[place] for place in places)
         return type(before) is int and value < before and grow
 
-    def moving(self, trial: ConfigTrial) -> Iterator[tuple[Path, dict[Feature, Any]]]:
+    def moving(self, trial: ConfigTrial) -> Iterator[tuple[FieldPath, dict[Feature, Any]]]:
         """Return, for each field that sizes follow, the values that would give each of them as wanted.
 
         A field that moves only right sizes is omitted if other fields can correct all wrong ones.
@@ -207,15 +212,17 @@ class Proposals:
         return self.followed(trial, self.sizes, paths)
 
     def followed(
-        self, trial: ConfigTrial, reading: LoggedNumbers[Place], paths: Iterable[Path]
-    ) -> Iterator[tuple[Path, dict[Place, Any]]]:
+        self, trial: ConfigTrial, reading: LoggedNumbers[NumberPlace], paths: Iterable[FieldPath]
+    ) -> Iterator[tuple[FieldPath, dict[NumberPlace, Any]]]:
         """Yield, for each field that numbers follow, the values that would give each of them as wanted."""
         for path in paths:
             self.logs -= reading.logged
             if (self.logs >= 0 or not reading.logged) and (proposed := self.following(trial, reading, path)):
                 yield path, proposed
 
-    def following(self, trial: ConfigTrial, reading: LoggedNumbers[Place], path: Path) -> dict[Place, Any]:
+    def following(
+        self, trial: ConfigTrial, reading: LoggedNumbers[NumberPlace], path: FieldPath
+    ) -> dict[NumberPlace, Any]:
         """Return the values of one field that would give each number that follows it as wanted."""
         value = trial.values.get(path, self.trials.leaves[path])
         probe, moved = self.moved(trial, reading, path)
@@ -223,8 +230,8 @@ class Proposals:
         return {p: estimated for p, estimated in estimates.items() if estimated is not None}
 
     def moved(
-        self, trial: ConfigTrial, reading: LoggedNumbers[Place], path: Path
-    ) -> tuple[Any, dict[Place, tuple[float, float]]]:
+        self, trial: ConfigTrial, reading: LoggedNumbers[NumberPlace], path: FieldPath
+    ) -> tuple[Any, dict[NumberPlace, tuple[float, float]]]:
         """Return another value that the class accepts, and the (old, new) numbers that follow the field."""
         value = trial.values.get(path, self.trials.leaves[path])
         numbers = reading.of(trial)
@@ -258,7 +265,7 @@ class Proposals:
 def _cover(ranked: Sequence[Vote], votes: Mapping[Vote, set[Any]]) -> list[Vote]:
     """Return the first vote and more that give the remaining places, first those that give no place twice."""
     uncovered: set[Any] = set().union(*votes.values())
-    chosen: dict[Path, Vote] = {}
+    chosen: dict[FieldPath, Vote] = {}
     for allow_repeats in (False, True):
         for vote in ranked:
             if vote[0] not in chosen and (

@@ -19,7 +19,7 @@ Called = Callable[[str, int], Sequence[tuple[str, int]]]
 
 Each name comes with its planned size.
 """
-Axes = Sequence[tuple[str, int, int, int]]
+MismatchedAxes = Sequence[tuple[str, int, int, int]]
 """(tensor, axis, planned, in the class)"""
 STATEMENTS = 4
 """The most statements that a remedy may have."""
@@ -127,7 +127,7 @@ def _proposals(found: Unsolved, asked: PlannedSizes) -> Iterator[tuple[TiedField
                     yield tied, statements
 
 
-def _statements(axes: Axes, asked: PlannedSizes, factor: int, way: int) -> list[str]:
+def _statements(axes: MismatchedAxes, asked: PlannedSizes, factor: int, way: int) -> list[str]:
     """Return statements that make all these axes as the class has them.
 
     Nothing that was asked for is taken back. Nothing shrinks (or grows) unless the recipe shrinks (or grows)

@@ -25,9 +25,9 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count, takewhile
 
-from growc.dialects.transformers.config.fields import Path, Values, changed, spelled, value_at
+from growc.dialects.transformers.config.fields import FieldPath, Values, changed, spelled, value_at
 from growc.dialects.transformers.config.near_misses import (
-    Fields,
+    ChangedFields,
     Unsolved,
     fields_of,
     leads_of,
@@ -51,7 +51,7 @@ class FittedConfig:
     """
 
     config: dict[str, object]
-    fields: Fields
+    fields: ChangedFields
     log: Log
     leads: Mapping[Feature, tuple[Feature, ...]] = field(default_factory=dict)
 
@@ -88,13 +88,13 @@ def solve(
     return replace(outcome, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
 
 
-def _fields_of_wrong_sizes(trials: ConfigTrials) -> list[Path]:
+def _fields_of_wrong_sizes(trials: ConfigTrials) -> list[FieldPath]:
     """Return the fields that one planned size asks another value of than another does.
 
     Such a field would need a value for each layer.
     """
     proposals = Proposals(trials)
-    wrong, several = proposals.sizes.wrong(trials.start), list[Path]()
+    wrong, several = proposals.sizes.wrong(trials.start), list[FieldPath]()
     for path in proposals.sized if wrong else ():
         estimates = proposals.following(trials.start, proposals.sizes, path)
         if len({repr(value) for place, value in estimates.items() if place in wrong}) > 1:

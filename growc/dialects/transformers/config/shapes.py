@@ -16,10 +16,10 @@ Features = Mapping[Feature, int]
 LAYERS = -1
 Ties = frozenset[frozenset[str]]
 """Groups of names that are one tensor."""
-Shape = tuple[int, ...]
+TensorShape = tuple[int, ...]
 
 
-def shapes_of(module: nn.Module) -> dict[str, Shape]:
+def shapes_of(module: nn.Module) -> dict[str, TensorShape]:
     """Return the shapes of all tensors that a checkpoint of the module holds."""
     state = module.state_dict(keep_vars=True)
     return {name: tuple(tensor.shape) for name, tensor in state.items()}
@@ -38,7 +38,7 @@ def ties_of(module: nn.Module) -> Ties:
     return frozenset(frozenset(names) for names in same_tensors(module) if len(names) > 1)
 
 
-def read_by(reads: Collection[str], shapes: Mapping[str, Shape], ties: Ties) -> dict[str, Shape]:
+def read_by(reads: Collection[str], shapes: Mapping[str, TensorShape], ties: Ties) -> dict[str, TensorShape]:
     """Return the shapes of tensors that are read, under all of their names."""
     tied_names = {name for names in ties if names & set(reads) for name in names}
     return {name: shape for name, shape in shapes.items() if name in reads or name in tied_names}
@@ -49,7 +49,7 @@ def among(ties: Ties, names: Collection[str]) -> Ties:
     return frozenset(tied for tied in ties if not tied.isdisjoint(names))
 
 
-def features(shapes: Mapping[str, Shape]) -> dict[Feature, int]:
+def features(shapes: Mapping[str, TensorShape]) -> dict[Feature, int]:
     """Return all sizes by name and axis, and the numbers of layers. Ranks follow from the axes."""
     sizes = {(name, axis): size for name, shape in shapes.items() for axis, size in enumerate(shape)}
     return sizes | {(name, LAYERS): count for name, count in layer_counts(shapes).items()}

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 from torch import nn
 
 from growc.dialects.transformers.config.fields import (
+    FieldPath,
     NoConfigError,
-    Path,
     Values,
     changed,
     complete,
@@ -30,7 +30,7 @@ from growc.dialects.transformers.config.shapes import (
     LAYERS,
     Feature,
     Features,
-    Shape,
+    TensorShape,
     Ties,
     agreement,
     among,
@@ -67,7 +67,7 @@ class Target:
     the source has and does not read.
     """
 
-    shapes: Mapping[str, Shape]
+    shapes: Mapping[str, TensorShape]
     ties: Ties
     log: Log
     inputs: Mapping[str, object]
@@ -91,7 +91,7 @@ class Built:
     If it refuses the config, it has no shapes, and `failed` is its error.
     """
 
-    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    shapes: Mapping[str, TensorShape] = field(default_factory=dict)
     ties: Ties = frozenset()
     log: Log | None = None
     failed: str = ""
@@ -133,7 +133,7 @@ class ConfigTrial(Built):
         return features(self.shapes)
 
     @cached_property
-    def read(self) -> Mapping[str, Shape]:
+    def read(self) -> Mapping[str, TensorShape]:
         """The shapes of the tensors that the class reads, or of all tensors if that is unknown."""
         return self.shapes if self.log is None else read_by(self.log.reads, self.shapes, self.ties)
 
@@ -181,7 +181,7 @@ class ConfigTrials:
         known: KnownSizes | None = None,
         decided: Values | None = None,
         paired: bool = False,
-        by_layer: Collection[Path] = (),
+        by_layer: Collection[FieldPath] = (),
     ) -> None:
         self.given, self.target, self.build, self.paired = dict(given), target, build, paired
         self.known = KnownSizes() if known is None else known
@@ -211,7 +211,7 @@ class ConfigTrials:
         origins = self.target.origins
         return {(n, k): self.source.features.get((origins.get(n, n), k), -1) for n, k in self.wanted}
 
-    def value(self, path: Path) -> object:
+    def value(self, path: FieldPath) -> object:
         """Return the source's value at a path, or None for a field that the config lacks."""
         return self.leaves[path] if path in self.leaves else value_at(self.config, path)
 
@@ -320,7 +320,7 @@ class ConfigTrials:
         others = ((p, v) for p, v in self.leaves.items() if type(v) is int and v > 1 and p != path)
         return [{p: value} for p, v in others if (value := scaled(v, new / old)) is not None]
 
-    def filled(self, values: Values, paths: Iterable[Path]) -> Values:
+    def filled(self, values: Values, paths: Iterable[FieldPath]) -> Values:
         """Return the values that the class fills in for unchanged fields: names of stages, a quotient."""
         paths = [p for p in paths if all(path[: len(p)] != p for path in values)]
         try:
@@ -329,7 +329,7 @@ class ConfigTrials:
             return {}
         completed, filled_values = (
             self._completed(without(full, paths)) if paths else None,
-            dict[Path, object](),
+            dict[FieldPath, object](),
         )
         for path in paths:
             with suppress(LookupError, TypeError):  # the class does not fill this field
@@ -343,7 +343,7 @@ class ConfigTrials:
         They belong to changed numbers of layers. The target gives the new layers for a container of this
         length.
         """
-        counts, rewritten = layer_counts(self.source.shapes), dict[Path, Any]()
+        counts, rewritten = layer_counts(self.source.shapes), dict[FieldPath, Any]()
         most = PROBED * max([*counts.values(), *layer_counts(self.target.shapes).values()], default=0)
         for path, new in values.items():
             old, siblings = self.leaves.get(path), value_at(self.config, path[:-1])
@@ -360,7 +360,7 @@ class ConfigTrials:
         return rewritten
 
     @cached_property
-    def own(self) -> tuple[Path, ...]:
+    def own(self) -> tuple[FieldPath, ...]:
         """Lists and integers of the config that the class fills with the same values if they are missing.
 
         Lists with one entry per layer, judged by their length, are left out.
@@ -370,17 +370,17 @@ class ConfigTrials:
         return self._own((*lists, *(p for p, v in present if type(v) is int)))
 
     @cached_property
-    def layered(self) -> frozenset[Path]:
+    def layered(self) -> frozenset[FieldPath]:
         """Lists that are as long as a list of layers."""
         counts = set(layer_counts(self.source.shapes).values())
         return frozenset(p for p, v in fields(self.config) if isinstance(v, list) and len(v) in counts)
 
     @cached_property
-    def whole(self) -> tuple[Path, ...]:
+    def whole(self) -> tuple[FieldPath, ...]:
         """`own` together with lists as long as a list of layers, since these may be names of stages."""
         return self._own(sorted(self.layered, key=repr), self.own)
 
-    def _own(self, paths: Iterable[Path], found: tuple[Path, ...] = ()) -> tuple[Path, ...]:
+    def _own(self, paths: Iterable[FieldPath], found: tuple[FieldPath, ...] = ()) -> tuple[FieldPath, ...]:
         """Extend `found` by the fields that the class fills with equal values if all of these are missing."""
         for path in paths:
             completed = self._completed(without(self.config, (*found, path)))

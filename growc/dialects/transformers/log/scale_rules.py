@@ -196,8 +196,8 @@ def _filled(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Seq
     return [Balance({made[0]: 1.0}, _shift(planned, found)), *none(given)]
 
 
-Rule = Callable[[LogEntry, LogEntry, Sequence[Wire], Sequence[Wire]], list[Balance]]
-RULES: dict[str, Rule] = {
+BalanceRule = Callable[[LogEntry, LogEntry, Sequence[Wire], Sequence[Wire]], list[Balance]]
+RULES: dict[str, BalanceRule] = {
     name: rule
     for names, rule in (
         (" ".join(sorted(SAME)), _same),
