@@ -253,9 +253,14 @@ def apply(
 
 @checked_arguments
 def apply(text: object, model: object, *others: Any, **options: Any) -> Any:
-    """Grow a file (`apply_file`), or a module: `apply(module, recipe, example_inputs)` is `grow`.
+    """Grow a file or a directory, or a module.
 
-    A module and its recipe may come in either order.
+    `apply(recipe, model, out, …)` is `apply_file`, with its options: `params`, `inputs`, `check`, `force`,
+    `lineage`, `report`, `shard_size`, `memory`, `optimizer`, `optimizer_new`, `weights`, `home`, `config`,
+    `card`, `progress` and others; it returns an `Applied`. `apply(module, recipe, example_inputs, …)` is
+    `grow`, with its options; it returns a module. A module and its recipe may come in either order.
+
+    Raises GrowError; then nothing was written.
     """
     words, source = _in_order(text, model)
     if is_module(source):

@@ -265,7 +265,7 @@ class Model(Protocol):
     scores: dict[tuple[Path, int | None, Statistic], Scores]
 
     @property
-    def lenient(self) -> bool:
+    def open_masks(self) -> bool:
         """Whether masks that are not given count as open."""
 
     @property

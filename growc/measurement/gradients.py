@@ -73,7 +73,7 @@ def _samples(c: Analysis, data: Path) -> Iterator[Feeds]:
     """Yield the inputs, one row at a time if the model takes that."""
     signature = read_signature(c.model.file(c.path))
     fixed = any(isinstance(port.dims[0], int) and port.dims[0] > 0 for port in signature if port.dims)
-    for case in cases_in(data, signature, lenient=c.model.lenient):
+    for case in cases_in(data, signature, open_masks=c.model.open_masks):
         rows = rows_of(case)
         if fixed or any(not a.ndim or len(a) != rows for a in case.values()):
             yield case

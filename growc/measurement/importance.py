@@ -63,14 +63,14 @@ def measure(
     inside an operator.
     """
     file = c.model.file(c.path)
-    cases = cases_in(data, read_signature(file), samples, lenient=c.model.lenient)
+    cases = cases_in(data, read_signature(file), samples, open_masks=c.model.open_masks)
     scores = Scores(mark(c, data, samples, statistic), len(cases))
     path = kept or (cache_path(c.path, statistic) if c.path.exists() else None)
     cached = None if path is None else read_scores(path)
     if cached is not None and cached.fingerprint == scores.fingerprint:
         scores = cached
     if scores.done < len(cases):
-        subject = Subject(c.path, file, remade, data, samples, c.model.lenient)
+        subject = Subject(c.path, file, remade, data, samples, c.model.open_masks)
         probes, place = tuple(probes_of(c, statistic)), path if keeps else None
         _run(subject, probes, cases, scores, statistic, place, progress, ranks)
     return scores

@@ -56,7 +56,7 @@ def layer_losses(
 
     Raises GrowError: G313 if no output predicts the next token of an input, G403 if inputs do not fit.
     """
-    subject = Subject(c.path, c.model.file(c.path), remade, data, samples, c.model.lenient)
+    subject = Subject(c.path, c.model.file(c.path), remade, data, samples, c.model.open_masks)
     counts = [len(run.layers) for run in c.layers.runs]
     whole: list[LayersInOrder] = [(run, tuple(range(count))) for run, count in enumerate(counts)][:1]
     every = [(run, _without(k, count)) for run, count in enumerate(counts) for k in range(count)]

@@ -55,15 +55,15 @@ def _made_here(remade: Callable[[Path], Path], model: Path) -> Path:
 
 @dataclass(frozen=True)
 class Subject(Runnable):
-    """A model that is measured on data. lenient: masks that are not given are open."""
+    """A model that is measured on data. open_masks: masks that are not given are open."""
 
     data: Path
     samples: int | None
-    lenient: bool
+    open_masks: bool
 
     def cases(self) -> list[Feeds]:
         """Return the data in batches."""
-        return cases_in(self.data, read_signature(self.runs), self.samples, lenient=self.lenient)
+        return cases_in(self.data, read_signature(self.runs), self.samples, open_masks=self.open_masks)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def calibrated(
     data, samples = (Path(inputs), None) if inputs is not None else calibration(measures[-1])
     try:
         before, after = opened(c.path), opened(result)
-        subject = Subject(c.path, before.file(c.path), lowered, data, samples, before.lenient)
+        subject = Subject(c.path, before.file(c.path), lowered, data, samples, before.open_masks)
         with reference(subject, ports.logits) as source:
             total = sum(source.rows)
 

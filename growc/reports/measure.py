@@ -130,6 +130,6 @@ def profile(
     source = opened(path)
     scores_file = cache_path(path) if out is None else Path(out)
     book = TrialCache.of(scores_file, fingerprint(source.files(path), data, samples))
-    subject = Subject(path, source.file(path), lowered, data, samples, source.lenient)
+    subject = Subject(path, source.file(path), lowered, data, samples, source.open_masks)
     c = analysed(subject.file)  # the file that onnxruntime runs
     return profile(c, subject, layers, progress, book, ranks)

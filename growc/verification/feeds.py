@@ -224,14 +224,14 @@ def read_inputs(path: Path, model: Path) -> list[Feeds]:
 
 
 def cases_in(
-    path: Path, inputs: Sequence[Input], samples: int | None = None, *, lenient: bool = False
+    path: Path, inputs: Sequence[Input], samples: int | None = None, *, open_masks: bool = False
 ) -> list[Feeds]:
     """As `read_inputs`, for a known signature. Only the first `samples` rows or cases are used.
 
-    `lenient`: missing masks are open.
+    `open_masks`: missing masks are open.
     """
     arrays = _load(Path(path), inputs)
-    if lenient:
+    if open_masks:
         arrays = _open_masks(inputs, arrays) | arrays
     numbers = sorted({int(match[1]) for name in arrays if (match := re.match(r"in(\d+)\.", name))})
     if numbers and not any(port.name in arrays for port in inputs):

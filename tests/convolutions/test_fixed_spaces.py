@@ -41,7 +41,7 @@ def summed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("recipe", [DOUBLE, "reorder channels by magnitude"])
-def test_others_change_exactly(summed: Path, recipe: str, tmp_path: Path) -> None:
+def test_spaces_beside_a_fixed_one_change_exactly(summed: Path, recipe: str, tmp_path: Path) -> None:
     judge(recipe, summed, tmp_path / "out.onnx").assert_exact()
     plan = api.plan(recipe, summed)
     assert NOTE in plan.notes

@@ -159,7 +159,7 @@ LAYER = """
 
 
 @pytest.mark.parametrize("take", ["Gather <axis = 0> (table, i{k})", "Slice (table, i{k}, j{k}, axis)"])
-def test_rows_of_files(tmp_path: Path, take: str) -> None:
+def test_layers_of_a_file_take_their_rows_of_a_table(tmp_path: Path, take: str) -> None:
     layers = "".join(
         LAYER.format(k=k, n=k + 1, take=take.format(k=k)).replace("{{", "{").replace("}}", "}")
         for k in range(3)

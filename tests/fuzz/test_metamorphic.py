@@ -22,7 +22,7 @@ RECIPES = (
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("seed", range(20_000, 20_008))
-def test_random_models(tmp_path: Path, seed: int) -> None:
+def test_random_models_are_planned_alike_however_they_are_written(tmp_path: Path, seed: int) -> None:
     written_in_all_ways(tmp_path, seed)
 
 
@@ -40,7 +40,9 @@ def written_in_all_ways(folder: Path, seed: int) -> None:
 
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_exported_models(tmp_path: Path, models: Models, name: str) -> None:
+def test_exported_models_are_planned_alike_however_they_are_written(
+    tmp_path: Path, models: Models, name: str
+) -> None:
     proto = onnx.load(models.path(name, "torchscript"))
     onnx.save(proto, tmp_path / "model.onnx")
     unchanged(tmp_path / "model.onnx", RECIPES[:3], 0)

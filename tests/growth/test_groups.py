@@ -150,7 +150,7 @@ CASES = {
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
-def test_groups(model: Path, tmp_path: Path, case: str) -> None:
+def test_heads_and_groups_grow_exactly(model: Path, tmp_path: Path, case: str) -> None:
     recipe, kv_heads, heads = CASES[case]
     done = growc.apply(f"{recipe}\nexpect exact", model, tmp_path / "out.onnx")
     assert done.verification is not None

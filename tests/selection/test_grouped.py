@@ -87,7 +87,7 @@ def test_reordering_and_taking_the_first_is_subcloning(model: Path, tmp_path: Pa
     assert made[0] == made[1]
 
 
-def test_both_shrink_together(model: Path, tmp_path: Path) -> None:
+def test_heads_and_kv_heads_shrink_together(model: Path, tmp_path: Path) -> None:
     recipe = "subclone heads to 4 by magnitude\nsubclone kv_heads to 2 by magnitude"
     assert sizes(growc.apply(recipe, model, tmp_path / "out.onnx").written) == ([2], [4])
     other = "\n".join(recipe.splitlines()[::-1])

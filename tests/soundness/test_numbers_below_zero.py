@@ -201,5 +201,5 @@ def ranged(path: Path, numbers: str) -> tuple[float, float]:
         ("b = Less(tokens, eight) t = Min(tokens, eight) i = Where(b, t, eight)", 0, 8),
     ],
 )
-def test_bounds(tmp_path: Path, numbers: str, low: int, high: int) -> None:
+def test_numbers_stay_within_their_bounds(tmp_path: Path, numbers: str, low: int, high: int) -> None:
     assert ranged(tmp_path, numbers) == (low, high)

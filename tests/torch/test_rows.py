@@ -125,7 +125,7 @@ UNSEEN = frozenset(
 
 
 @pytest.mark.parametrize(("name", "case"), MORE, ids=[name for name, _ in MORE])
-def test_more_of_what_rows_do(name, case):
+def test_further_cases_of_rows_compute_what_torch_does(name, case):
     judge(case)
 
 

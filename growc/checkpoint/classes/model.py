@@ -50,7 +50,7 @@ class ClassModel(TorchModel):
     inputs: Mapping[str, Any] = field(kw_only=True)
     tried: KnownSizes = field(default_factory=KnownSizes, kw_only=True)
     decided: Values = field(default_factory=dict, kw_only=True)
-    lenient = True
+    open_masks = True
 
     @classmethod
     def at(cls, path: Path, example_inputs: object = None) -> Self:

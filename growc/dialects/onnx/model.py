@@ -71,7 +71,7 @@ class IrModel(ABC):
     """Warnings for any plan."""
     looped: frozenset[int] = field(default=frozenset(), kw_only=True)
     """The unit counts of loops whose bodies were captured once for each unit."""
-    lenient = False
+    open_masks = False
     """Whether masks that are not given count as open."""
     repeats = False
     """Whether the operator that repeats heads stays in the written model, in front of attention too."""

@@ -61,12 +61,12 @@ They reveal a loop that counts its rounds, or treats these numbers in a special 
 """
 
 LIBRARY: Any = torch.library.Library("growc", "DEF")
-LIBRARY.define("hits(Tensor numbers, int most) -> ()")
-LIBRARY.impl("hits", lambda numbers, most: None, "CompositeExplicitAutograd")
-HITS = torch.ops.growc.hits.default
+LIBRARY.define("routed_loop(Tensor numbers, int most) -> ()")
+LIBRARY.impl("routed_loop", lambda numbers, most: None, "CompositeExplicitAutograd")
+ROUTED_LOOP = torch.ops.growc.routed_loop.default
 """The node that marks in a program that a loop ran over these numbers."""
-has_side_effect(HITS)
-RAN = "growc.hits"
+has_side_effect(ROUTED_LOOP)
+RAN = "growc.routed_loop"
 """The key of a program's `meta` for its loops: how many numbers each ran over, and where it stands."""
 
 aten = torch.ops.aten
@@ -95,7 +95,7 @@ def over(chosen: Chosen = every) -> Iterator[None]:
         if most is None:
             return usual(self)
         if get_proxy_mode() is not None:
-            HITS(self, most)
+            ROUTED_LOOP(self, most)
         numbers = [number for number in range(most) if chosen(number, most)]
         return iter([torch.tensor([number] if self.ndim == 2 else number) for number in numbers])
 
@@ -109,7 +109,7 @@ def over(chosen: Chosen = every) -> Iterator[None]:
 
 def unrolls(program: ExportedProgram) -> bool:
     """Whether a program has an unrolled data-dependent loop."""
-    return any(node.target is HITS for node in program.graph.nodes)
+    return any(node.target is ROUTED_LOOP for node in program.graph.nodes)
 
 
 def require_idle(whole: ExportedProgram, part: ExportedProgram, chosen: Chosen) -> None:
@@ -135,7 +135,7 @@ def require_idle(whole: ExportedProgram, part: ExportedProgram, chosen: Chosen) 
 
 def drop_loop_marks(program: ExportedProgram) -> None:
     """Remove the marks of loops; `taken` and `unrolled_loop_sizes` report them from then on."""
-    marks = [node for node in program.graph.nodes if node.target is HITS]
+    marks = [node for node in program.graph.nodes if node.target is ROUTED_LOOP]
     program.graph_module.meta[RAN] = tuple(dict.fromkeys((node.args[1], _place(node)) for node in marks))
     for node in marks:
         program.graph.erase_node(node)
@@ -179,7 +179,7 @@ MANY = 1 << 16
 
 def _leave_out(graph: fx.Graph, stored: Mapping[fx.Node, PlaceholderIdentity], chosen: Chosen) -> None:
     """Remove the writes to elements that belong to numbers that are not hit."""
-    counts = [(node.args[1], *_counted(node)) for node in graph.nodes if node.target is HITS]
+    counts = [(node.args[1], *_counted(node)) for node in graph.nodes if node.target is ROUTED_LOOP]
     empty: set[str] = set()
     for node in graph.nodes:
         if node.target in FOUND and (row := _row(node.args[0], stored)) is not None:
@@ -200,11 +200,11 @@ def _length(found: fx.Node) -> str:
     return str((value[0] if isinstance(value, (list, tuple)) else value).shape[0])
 
 
-def _counted(hits: Any) -> tuple[fx.Node, int]:
+def _counted(mark: Any) -> tuple[fx.Node, int]:
     """Return the tensor whose non-zero elements a loop runs over, and the axis. Raises NotIdleError."""
-    nonzero = _listed(hits.args[0])
+    nonzero = _listed(mark.args[0])
     if nonzero.target is not aten.nonzero.default:
-        raise NotIdleError(f"its loop runs over numbers that data decide{_place(hits)}")
+        raise NotIdleError(f"its loop runs over numbers that data decide{_place(mark)}")
     node, axis = _compared(nonzero.args[0]), 0
     while node.target in TOTALS:
         whole, dims, *keepdim = node.args
@@ -312,7 +312,7 @@ def _stored(program: ExportedProgram) -> dict[fx.Node, PlaceholderIdentity]:
 def _stays(node: fx.Node) -> bool:
     """Whether an unread call matters. torch would also keep all calls that could draw random numbers."""
     writes = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-    return node.op in ("placeholder", "output") or node.target is HITS or writes
+    return node.op in ("placeholder", "output") or node.target is ROUTED_LOOP or writes
 
 
 def _calls(graph: fx.Graph) -> list[fx.Node]:

@@ -113,7 +113,7 @@ def test_experts_that_no_token_chose_add_nothing(tokens):
         "reorder experts by random seed 4",
     ],
 )
-def test_they_grow_exactly(recipe):
+def test_routed_experts_grow_exactly(recipe):
     model = drawn()
     grown = api.grow(model, recipe, TOKENS, check=False)
     for tokens in (TOKENS, torch.arange(10).reshape(2, 5)):
@@ -141,7 +141,7 @@ def test_inspect_says_that_they_are_looped_over():
 def test_a_plan_says_over_what_its_loops_run():
     done = api.compile(api.recipe("widen ffn to 2 * ffn with cyclic copy"), drawn(), example_inputs=TOKENS)
     [note] = [note for note in done.plan.notes if "loop" in note]
-    assert note.startswith("a loop over what is not zero runs over all of 5, at test_hits.py:")
+    assert note.startswith("a loop over what is not zero runs over all of 5, at test_routed_loops.py:")
     assert done.plan.certificate.exact
 
 
@@ -238,7 +238,7 @@ def test_a_loop_that_does_more_is_refused_by_its_place(kind):
     [diagnostic] = caught.value.diagnostics
     assert diagnostic.code == "G317"
     assert "loop" in diagnostic.notes[0]
-    assert "test_hits.py:" in diagnostic.notes[0]
+    assert "test_routed_loops.py:" in diagnostic.notes[0]
 
 
 def test_numbers_may_be_given_one_by_one():
