@@ -532,7 +532,9 @@ def verify(
         before, after = local(source, advance), local(result, advance)
         form = form_of(before)
         read = [*model_parts(before, "the source"), *model_parts(after, "the result")]
-        read += [NamedPath("the inputs", Path(inputs))] if isinstance(inputs, str | Path) else []
+        if inputs is not None and not isinstance(inputs, str | Path):
+            raise wrong("`inputs` of two files are the path of a `.npz` file")
+        read += [] if inputs is None else [NamedPath("the inputs", Path(inputs))]
         with unchanged(read) as require_unchanged:
             advance("planning", 0, 0)
             ports = form.retraced(before, after, advance)

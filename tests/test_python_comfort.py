@@ -155,3 +155,25 @@ def test_a_stage_of_many_weights_has_one_line(capsys: pytest.CaptureFixture[str]
             show(phrase, 0, 2)
     stages = [line.rpartition(":")[0] for line in capsys.readouterr().err.splitlines()]
     assert stages == ["planning", "writing the weights", "fetching the weights"]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: growc.apply(WIDEN, TINY, memory=100), "`memory` of `apply` is 100, of type int"),
+        (lambda: growc.apply(WIDEN, TINY, progress=True), "`progress` of `apply` is True"),
+        (lambda: growc.verify(TINY, 3), "3"),
+        (lambda: growc.verify(TINY, TINY, inputs=3), "the path of a `.npz` file"),
+        (lambda: growc.measure(TINY, "x.npz", samples=-1), "`samples` is at least 1"),
+        (lambda: growc.measure(TINY, "x.npz", samples="x"), "`samples` of `measure` is 'x'"),
+        (lambda: growc.flops(3), "`model` of `flops` is 3"),
+        (lambda: growc.diff(TINY, None), "`after` of `diff` is None"),
+        (lambda: growc.save(3, 4), "`module` of `save` is 3"),
+        (lambda: growc.recipes("lemno"), "`recipes` is called wrongly"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_by_its_name(call, said):
+    with pytest.raises(GrowError) as raised:
+        call()
+    assert said in str(raised.value)
+    assert raised.value.diagnostics[0].code == "G200"

@@ -4,11 +4,33 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from numbers import Integral, Real
+from os import PathLike
 from typing import ParamSpec, TypeVar
 
 from growc.errors.diagnostic import nearest, wrong
+
+SHOWN = 60
+"""The most characters of a value in a message."""
+
+TYPES: Mapping[str, Callable[[object], bool]] = {
+    "None": lambda value: value is None,
+    "str": lambda value: isinstance(value, str),
+    "bool": lambda value: isinstance(value, bool),
+    "int": lambda value: isinstance(value, Integral) and not isinstance(value, bool),
+    "float": lambda value: isinstance(value, Real) and not isinstance(value, bool),
+    "Path": lambda value: isinstance(value, PathLike),
+    "Mapping": lambda value: isinstance(value, Mapping),
+    "Sequence": lambda value: isinstance(value, Sequence),
+    "Callable": callable,
+    "Progress": callable,
+    "nn.Module": callable,
+    "Analysis": lambda value: hasattr(value, "graph"),
+    "Model": lambda value: isinstance(value, str | PathLike) or callable(value),
+}
+"""The types whose values are checked, by the words of annotations. A module can be called."""
 
 P = ParamSpec("P")
 Made = TypeVar("Made")
@@ -17,23 +39,57 @@ Made = TypeVar("Made")
 def checked_arguments(function: Callable[P, Made]) -> Callable[P, Made]:
     """The function with checked arguments.
 
-    GrowError (G200) is raised if it is called with unknown names or without required arguments.
+    GrowError (G200) is raised if it is called with unknown names or without required arguments, and if it
+    fails where an argument has another type than its annotation says.
     """
 
     @wraps(function)
     def called(*given: P.args, **named: P.kwargs) -> Made:
         signature = inspect.signature(called)
         try:
-            signature.bind(*given, **named)
+            bound = signature.bind(*given, **named)
         except TypeError as error:
             argument_names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
             unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
             near = nearest(unknown[1], argument_names) if unknown else None
             remedy = f"did you mean `{near}`?" if near else f"its arguments are {', '.join(argument_names)}"
             raise wrong(f"`{function.__name__}` is called wrongly: {error}", remedy) from error
-        return function(*given, **named)
+        try:
+            return function(*given, **named)
+        except (TypeError, AttributeError, IndexError) as error:
+            for name, value in bound.arguments.items():
+                kinds = str(signature.parameters[name].annotation)
+                if not fits(value, kinds):
+                    given_type = f"{shortened(value)}, of type {type(value).__name__}"
+                    message = f"`{name}` of `{function.__name__}` is {given_type}"
+                    raise wrong(message, f"it takes {kinds}") from error
+            raise
 
     return called
+
+
+def fits(value: object, kinds: str) -> bool:
+    """Whether a value is of one of the types in an annotation, `str | Path | None`. Unknown types fit all."""
+    checks = [TYPES.get(kind.partition("[")[0]) for kind in split_outside_brackets(kinds)]
+    return any(check is None or check(value) for check in checks)
+
+
+def split_outside_brackets(kinds: str) -> list[str]:
+    """The parts of a union: `str | Mapping[str, int | None]` has two."""
+    parts, depth = [""], 0
+    for sign in kinds:
+        depth += (sign in "[(") - (sign in "])")
+        if sign == "|" and not depth:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return [part.strip() for part in parts]
+
+
+def shortened(value: object) -> str:
+    """A value in a message."""
+    shown = repr(value)
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
 
 
 def joined(first: Callable[..., object], *others: Callable[..., object]) -> inspect.Signature:

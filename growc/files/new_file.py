@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from codecs import getincrementaldecoder
 from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -10,11 +12,14 @@ from growc.files.atomic_rename import put
 from growc.files.commit import require_name
 from growc.system.workshop import draft_folder, kept_aside
 
+LOOKED_AT = 4096
+"""Bytes at the start of a file that tell whether it is text."""
 
-def require_new(path: Path, force: bool) -> None:
+
+def require_new(path: Path, force: bool, *, text: bool = True) -> None:
     """Raise GrowError if `-o` names no place for a file.
 
-    G501 if a file exists, unless `force`; G502 if its folder is missing.
+    G501 if a file exists, unless `force`, which replaces only texts by a text; G502 if its folder is missing.
     """
     require_path(path, "`-o`")
     require_name(path, "-o")
@@ -24,6 +29,18 @@ def require_new(path: Path, force: bool) -> None:
         raise GrowError(Diagnostic("G501", f"`{path}` is {kind}"))
     if path.exists() and not force:
         raise GrowError(Diagnostic("G501", f"`{path}` exists", help="`--force` replaces it"))
+    if text and path.exists() and not _is_text(path):
+        raise GrowError(Diagnostic("G501", f"`{path}` is no text", help="name another file"))
+
+
+def _is_text(path: Path) -> bool:
+    """Whether the first bytes of a file are text, as those of no model are."""
+    with path.open("rb") as file:
+        first = file.read(LOOKED_AT)
+    with contextlib.suppress(UnicodeDecodeError):
+        getincrementaldecoder("utf-8")().decode(first)
+        return b"\0" not in first
+    return False
 
 
 def write_file(path: Path, data: bytes) -> None:

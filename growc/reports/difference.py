@@ -251,7 +251,7 @@ def _growth(sides: Sequence[Side], held: Mapping[str, StoredTensor]) -> Growth |
     except GrowError:
         return Growth(recipes, None)
     sizes = all(held[w.name].shape == w.after for w in plan.weights if w.name in held)
-    return Growth(recipes, sizes and plan.parameters[1] == sides[1].parameters)
+    return Growth(recipes, sizes and all(w.name in held for w in plan.weights if w.worth_telling))
 
 
 def _history(path: Path) -> list[dict[str, Json]]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from growc.errors.arguments import checked_arguments
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.display import Shown
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
@@ -61,6 +61,8 @@ def measure(
     """
     from growc.render.progress import in_python
 
+    if samples is not None and samples < 1:
+        raise wrong("`samples` is at least 1")
     with in_python(progress) as advance:
         return measurement(model, inputs, out, samples, force=force, progress=advance).scores
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from growc.errors.arguments import checked_arguments
 from growc.errors.diagnostic import nearest, wrong
 
 RECIPE = "recipe.grow"
@@ -34,6 +35,7 @@ class ShippedRecipe:
         return match[1] if match else self.paper
 
 
+@checked_arguments
 def recipes() -> tuple[ShippedRecipe, ...]:
     """The recipes that growc brings along, in the order of examples/README.md.
 

@@ -103,10 +103,12 @@ def _chunks(array: Array) -> Iterator[Array]:
         yield flat[start : start + CHUNK]
 
 
-def _renamed(
-    before: Mapping[str, StoredTensor], after: Mapping[str, StoredTensor]
-) -> Iterator[tuple[str, str]]:
-    """Tensors of the first model alone with the bytes of one of the second model alone, each used once."""
+def _renamed(before: Mapping[str, StoredTensor], after: Mapping[str, StoredTensor]) -> list[tuple[str, str]]:
+    """Tensors of the first model alone with the bytes of one of the second model alone, each used once.
+
+    Tensors of one number throughout, such as new biases and gains, are alike in all models: they are renamed
+    only where others are.
+    """
     lost = [tensor for name, tensor in before.items() if name not in after and tensor.elements >= LEAST]
     candidates: dict[object, list[StoredTensor]] = defaultdict(list)
     for name, tensor in after.items():
@@ -117,10 +119,20 @@ def _renamed(
     for kind in dict.fromkeys((tensor.dtype, tensor.shape) for tensor in lost):
         for tensor in candidates[kind]:
             digests[kind, _digest(tensor)].append(tensor.name)
+    found: list[tuple[str, str]] = []
+    telling = False
     for tensor in lost:
         matches = digests[(tensor.dtype, tensor.shape), _digest(tensor)]
         if matches:
-            yield tensor.name, matches.pop(0)
+            found.append((tensor.name, matches.pop(0)))
+            telling = telling or not _constant(tensor.read())
+    return found if telling else []
+
+
+def _constant(values: Array) -> bool:
+    """Whether all elements are one number."""
+    first = values.reshape(-1)[:1]
+    return all(bool((chunk == first).all()) for chunk in _chunks(values))
 
 
 def _digest(tensor: StoredTensor) -> bytes:

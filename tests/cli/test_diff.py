@@ -44,6 +44,42 @@ def test_a_diff_shows_the_recipe_and_its_changes_in_eighty_columns(growc):
     }
 
 
+@pytest.mark.parametrize(
+    "recipe", ["stack layers to 2 * layers by whole with zero outputs", "stack layers to 6 by last"]
+)
+def test_copied_layers_count_as_grown_from_the_source(growc, recipe):
+    assert growc("apply", "-e", recipe, TINY, "-o", "deep.onnx", "--no-verify").status == 0
+    assert "deep.onnx was grown from tiny-gpt.onnx, by this recipe:" in growc("diff", TINY, "deep.onnx").out
+
+
+def test_tensors_of_one_number_alone_are_no_renamed_ones(tmp_path: Path) -> None:
+    """New biases and gains are alike in models that have nothing else in common."""
+    random = np.random.default_rng(0)
+    for name, moved in (("one", False), ("other", False), ("moved", True)):
+        matrix = random.standard_normal((64, 64)).astype(np.float32)
+        tensors = {f"{name}.weight": matrix, f"{name}.bias": np.zeros(64, np.float32)}
+        if moved:
+            tensors[f"{name}.weight"] = np.load(tmp_path / "one.npy")
+        np.save(tmp_path / f"{name}.npy", matrix)
+        nodes = [
+            onnx.helper.make_node("MatMul", ["x", f"{name}.weight"], ["y"]),
+            onnx.helper.make_node("Add", ["y", f"{name}.bias"], ["z"]),
+        ]
+        declared = [onnx.helper.make_tensor_value_info(v, onnx.TensorProto.FLOAT, [2, 64]) for v in "xz"]
+        stored = [onnx.numpy_helper.from_array(values, key) for key, values in tensors.items()]
+        graph = onnx.helper.make_graph(nodes, "g", declared[:1], declared[1:], stored)
+        opset = [onnx.helper.make_opsetid("", 17)]
+        onnx.save(
+            onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / f"{name}.onnx"
+        )
+
+    def kinds(other: str) -> set[str]:
+        return {change.kind for change in library.diff(tmp_path / "one.onnx", tmp_path / other).weights}
+
+    assert kinds("other.onnx") == {"new", "gone"}
+    assert kinds("moved.onnx") == {"renamed"}
+
+
 def test_a_record_of_another_source_is_not_taken_for_one_of_this(growc):
     growc("apply", "-e", "widen ffn to 2 * ffn with cyclic copy", TINY, "-o", "wide.onnx")
     assert "not from mlp.onnx as it is" in growc("diff", "mlp.onnx", "wide.onnx").out

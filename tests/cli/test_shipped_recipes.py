@@ -25,6 +25,17 @@ def test_a_recipe_is_printed_by_its_name_with_its_number_or_without(growc, name)
     assert growc("recipes", name).out == (ROOT / "examples/14-lemon/recipe.grow").read_text()
 
 
+@pytest.mark.parametrize("command", [("init", "stream.onnx"), ("recipes", "lemon")])
+def test_a_recipe_does_not_replace_a_model(growc, tmp_path, command):
+    before = (tmp_path / "stream.onnx").read_bytes()
+    (tmp_path / "link.grow").symlink_to(tmp_path / "stream.onnx")
+    for out in ("stream.onnx", "link.grow"):
+        assert growc(*command, "-o", out, "--force").status != 0
+    (tmp_path / "old.grow").write_text("# mine\n")
+    assert growc(*command, "-o", "old.grow", "--force").status == 0
+    assert (tmp_path / "stream.onnx").read_bytes() == before
+
+
 def test_an_unknown_name_gets_a_near_one(growc):
     refused = growc("recipes", "lemmon")
     assert refused.status == 2

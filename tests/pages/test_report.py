@@ -16,6 +16,7 @@ from graphs import STREAM, save
 from growc import api
 from growc.algebra.indexmap import IndexMap
 from growc.cli.main import main
+from growc.errors.diagnostic import GrowError
 from growc.reports.page.bands import bands_of
 from growc.reports.page.selection import overlap
 from growc.verification.difference import compare, worst
@@ -90,6 +91,16 @@ def test_apply_shows_what_it_measured(tmp_path: Path) -> None:
     assert "source, head 0" in page.words
     later = api.report(INEXACT, GPT, result=tmp_path / "wide.onnx")
     assert Page(later).words[200:] == page.words[200:]
+
+
+def test_a_result_of_another_recipe_is_refused_by_the_tensor_that_differs(tmp_path: Path) -> None:
+    other = api.apply("widen ffn to 400 with tail copy", GPT, tmp_path / "other.onnx", check=False).written
+    for result, said in (
+        (other, "and the recipe makes it"),
+        (GPT.with_name("tiny-bert.onnx"), "has none of"),
+    ):
+        with pytest.raises(GrowError, match=said):
+            api.report(INEXACT, GPT, result=result)
 
 
 def test_copied_heads_attend_as_their_sources(tmp_path: Path) -> None:

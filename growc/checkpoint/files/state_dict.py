@@ -13,6 +13,7 @@ import numpy as np
 
 from growc.checkpoint.files.safetensors_file import Readable, read_header
 from growc.checkpoint.files.shards import ShardWriter, laid_out
+from growc.errors.arguments import checked_arguments
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import parsing_foreign_file
 from growc.plans.rows import stored
@@ -50,6 +51,7 @@ def read_state(given: TensorsOrFile) -> dict[str, Callable[[], Tensor]]:
     return {name: reading(one) for name, one in stored.items()}
 
 
+@checked_arguments
 def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     """Write the state dict of a module as a `.safetensors` file.
 

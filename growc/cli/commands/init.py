@@ -22,12 +22,14 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Write a starter recipe."""
     from growc.checkpoint.files.config_folders import described_in
+    from growc.file_roles import NamedPath, model_parts, require_distinct
     from growc.files.new_file import require_new, write_file
     from growc.render.starter import init
 
     model, out = options.model, options.out
     if out is not None:
         require_new(out, options.force)
+        require_distinct([NamedPath("FILE", out)], model_parts(model))
     with described_in(model, options.home), waiting() as advance:
         text = init(model, example_inputs=captured_with(options.inputs, model), progress=advance)
     if out is None:

@@ -71,6 +71,7 @@ def _copy(found: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
         require_new(
             path,
             force or (path in needed_files and path.is_file() and path.read_bytes() == needed_files[path]),
+            text=path == out,
         )
     for path, data in needed_files.items():
         write_file(path, data)
