@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -95,6 +96,9 @@ def sources_of(text: Recipes) -> list[SourceText]:
         return list(text.sources)
     if isinstance(text, Path):
         return [read_source(text)]
+    if isinstance(text, str) and re.fullmatch(r"\S+[./]\S+", text):
+        remedy = f"a file is given as `pathlib.Path({text!r})`; the recipe comes first, and then the model"
+        raise wrong(f"`{text[:60]}` is no recipe, but looks like a path", remedy)
     if isinstance(text, str | Recipe):
         return [SourceText("<recipe>", str(text))]
     sources = (

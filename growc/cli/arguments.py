@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,16 +18,20 @@ from growc.files.reference import Reference, is_reference
 from growc.system.limits import LIMITS
 from growc.version import __version__
 
-PURPOSE = "Grow a trained model by a recipe, and know whether the result computes the same function."
+PURPOSE = """\
+Grow a trained model by a recipe, and know whether
+the result computes the same function."""
 FIRST = """\
 three to begin with:
   growc inspect model.onnx
   growc plan -e 'widen ffn to 2 * ffn with cyclic copy' model.onnx
   growc apply recipe.grow model.onnx -o grown.onnx
 
-`growc help COMMAND` says more of a command, `growc explain CODE` of an error.
-MODEL is an ONNX file, a checkpoint directory of transformers, or a `.pt2` program
-of torch.export. The language of recipes stands in docs/language.md.
+`growc help COMMAND` says more of a command,
+`growc explain CODE` of an error. MODEL is an ONNX file,
+a checkpoint directory of transformers, or a `.pt2`
+program of torch.export. The language of recipes
+stands in docs/language.md.
 """
 
 
@@ -73,6 +78,11 @@ def _take_common(parser: argparse.ArgumentParser, command: Command) -> None:
         parser.add_argument("--class", dest="model_class", metavar="MODULE:NAME", help=help_text)
     help_text = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
     parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=help_text)
+    _take_voice(parser)
+
+
+def _take_voice(parser: argparse.ArgumentParser) -> None:
+    """Add the options for output, which may stand in front of a command as well."""
     parser.add_argument("-q", "--quiet", action="store_true", help="say nothing but what is wrong")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell each stage, and its seconds")
     parser.add_argument(
@@ -86,6 +96,7 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     Raises GrowError (G200), and SystemExit after `--help`.
     """
     parser, commands = parsers()
+    given = _command_first(given, commands)
     if not given or given[0] == "help":
         _help(parser, commands, given[1:])
     if given[0].startswith("-"):
@@ -104,13 +115,25 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def _command_first(given: Sequence[str], commands: Collection[str]) -> Sequence[str]:
+    """The arguments with those options for output that stand in front of the command behind it."""
+    place = next((k for k, word in enumerate(given) if word in commands), 0)
+    voice = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    _take_voice(voice)
+    with contextlib.suppress(argparse.ArgumentError):
+        if place and not voice.parse_known_args(given[:place])[1]:
+            return [given[place], *given[:place], *given[place + 1 :]]
+    return given
+
+
 def _help(
     parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser], names: Sequence[str]
 ) -> NoReturn:
     """Show the help of growc or of one command. Raises SystemExit, or GrowError (G200)."""
-    if names and names[0] not in commands:
-        raise _unknown(names[0], commands)
-    (commands[names[0]] if names else parser).print_help()
+    name = "" if not names or names[0] == "help" else names[0]
+    if name and name not in commands:
+        raise _unknown(name, commands)
+    (commands[name] if name else parser).print_help()
     raise SystemExit(0)
 
 
