@@ -7,11 +7,12 @@ import contextlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import NoReturn
 
 from growc.cli.command import Command
 from growc.cli.commands import COMMANDS
-from growc.cli.output import COLORS
+from growc.cli.output import COLORS, NARROW
 from growc.cli.shared_arguments import pairs
 from growc.errors.diagnostic import nearest, wrong
 from growc.files.reference import Reference, is_reference
@@ -60,7 +61,7 @@ def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         subparser = group.add_parser(
             command.name,
             help=command.purpose,
-            description=command.purpose,
+            description=fill(command.purpose, NARROW),
             usage=usage,
             epilog="examples:\n" + re.sub("^", "  growc ", examples, flags=re.MULTILINE),
             formatter_class=raw_text,

@@ -15,6 +15,7 @@ import pytest
 import shtab
 from graphs import DEMO, STREAM, TINY, save
 
+from growc.cli.arguments import parsers
 from growc.cli.commands import COMMANDS
 from growc.cli.commands.completion import SHELLS
 from growc.render.text import fitted
@@ -192,3 +193,27 @@ def test_bash_completes_commands_options_and_files(tmp_path):
 
 def test_the_demo_is_quiet_about_what_it_does_not_know(growc):
     assert growc("check", str(DEMO)).out == f"{DEMO}: fine\n"
+
+
+@pytest.mark.parametrize("first", [["-q"], ["--color", "never"], ["--color=never", "-v"]])
+def test_options_for_output_may_stand_in_front_of_the_command(growc, first):
+    behind = growc("inspect", "stream.onnx", *first)
+    before = growc(*first, "inspect", "stream.onnx")
+    assert (before.status, before.out) == (behind.status, behind.out)
+
+
+def test_other_options_in_front_of_a_command_are_refused(growc):
+    assert growc("--json", "inspect", "stream.onnx").status == 2
+    assert growc("--color", "inspect", "stream.onnx").status == 2
+
+
+def test_help_about_help_is_help(growc):
+    assert growc("help", "help").out == growc("help").out
+
+
+def test_prose_of_help_fits_sixty_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    parser, commands = parsers()
+    for one in (parser, *commands.values()):
+        prose = (line for line in one.format_help().splitlines() if not line.startswith("  growc "))
+        assert max(map(len, prose)) <= 60
