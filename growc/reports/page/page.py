@@ -79,7 +79,7 @@ class MeasuredResult:
     reason: str = ""
 
 
-NOT_RUN = "`growc report` runs no model; `growc apply --report FILE` measures, and so does `--result FILE`"
+NOT_RUN = "`growc report` runs no result; `growc apply --report FILE` measures, and so does `--result FILE`"
 
 
 def page_of(
