@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from growc.budgets.knobs import BudgetAxis
 from growc.budgets.polynomial import Cost, Polynomial, Shares
 from growc.ir.graph import Node, Value
+from growc.passes.axes.ties import uncounted
 from growc.passes.compilation import Result
 from growc.passes.finish.assemble import chain
 
@@ -59,12 +60,13 @@ def counted(c: Result) -> list[Value]:
     not.
     """
     live = {instance.node for instance in c.axes.instances}
-    followers = {use for tie in c.ties for use in tie.uses[1:]}
+    counted_elsewhere = uncounted(c.ties)
     uses = []
     for use in c.axes.graph.uses():
         used = not use.users or any(node in live for node, _ in use.users)
         weight = use.weight
-        if weight is not None and weight.floating and weight.elements > 1 and used and use not in followers:
+        learned = weight is not None and weight.floating and weight.elements > 1
+        if learned and used and use not in counted_elsewhere:
             uses.append(use)
     return uses
 

@@ -71,6 +71,21 @@ def tied_heads(axes: Axes) -> list[Tie]:
     return [tie for tie in _groups(axes.graph) if tie.is_head]
 
 
+def uncounted(ties: Iterable[Tie]) -> set[Value]:
+    """The uses whose elements count with another use: those of one tensor, and of a head and its table.
+
+    Copies of a layer are equal, and ties, but each is stored and will be trained by itself.
+    """
+    found: set[Value] = set()
+    for tie in ties:
+        counted: set[Weight | None] = set()
+        for use in tie.uses:
+            if use.weight in counted or (counted and tie.is_head):
+                found.add(use)
+            counted.add(use.weight)
+    return found
+
+
 def cut_by_untie(axes: Axes, untied: Collection[int]) -> frozenset[Value]:
     """The uses that `untie head` gives a weight of their own: those that multiply with a table."""
     untied_heads = [tie for k, tie in enumerate(tied_heads(axes)) if k in untied] if untied else []

@@ -14,7 +14,7 @@ from dataclasses import replace
 from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.naming import unused
 from growc.passes.axes.infer import Axes
-from growc.passes.axes.ties import Tie, cut_by_untie
+from growc.passes.axes.ties import Tie, cut_by_untie, uncounted
 from growc.passes.compilation import Repaired, Solved, Stored
 from growc.passes.edits import Patch
 from growc.passes.finish.assembled import Assembled
@@ -131,16 +131,17 @@ def count_parameters(
 ) -> int:
     """The number of stored floating-point weight elements.
 
-    Tied tensors count once. Tensors that an exporter merged count for each use. Single numbers do not count.
+    Tied tensors count once (`uncounted`). Tensors that an exporter merged count for each use. Single numbers
+    do not count.
     """
     live = {i.node for i in axes.instances}
-    followers = {u for t in ties for u in t.uses[1:]}
+    counted_elsewhere = uncounted(ties)
     total = 0
     for use in axes.graph.uses():
         weight = use.weight
         assert weight is not None
         counts = not use.users or any(n in live for n, _ in use.users)
         counts = counts and (shapes is None or use in shapes)
-        if weight.floating and weight.elements > 1 and counts and use not in followers:
+        if weight.floating and weight.elements > 1 and counts and use not in counted_elsewhere:
             total += math.prod(weight.shape if shapes is None else shapes[use])
     return total

@@ -53,6 +53,13 @@ def test_layers_put_in_and_taken_out_again_leave_the_source(tmp_path):
     assert all(np.array_equal(value, made[name]) for name, value in weights(TINY).items())
 
 
+@pytest.mark.parametrize("order", ["whole with zero outputs", "last"])
+def test_a_grown_model_has_as_many_parameters_as_its_plan_said(tmp_path, order):
+    done = api.apply(f"stack layers to 7 by {order}", TINY, tmp_path / "deep.onnx", check=False)
+    again = api.plan("widen ffn to 500 with tail copy", done.written)
+    assert again.parameters[0] == done.plan.parameters[1]
+
+
 def test_layers_are_named_by_their_place(tmp_path):
     made = grown("arrange layers as 1, 1, 3", TINY, tmp_path / "moved.onnx")
     source, name = weights(TINY), "transformer.h.{}.attn.c_attn.weight"
