@@ -169,6 +169,8 @@ def test_a_stage_of_many_weights_has_one_line(capsys: pytest.CaptureFixture[str]
         (lambda: growc.flops(3), "`model` of `flops` is 3"),
         (lambda: growc.diff(TINY, None), "`after` of `diff` is None"),
         (lambda: growc.save(3, 4), "`module` of `save` is 3"),
+        (lambda: growc.plan(WIDEN, TINY, example_inputs={"a": 1}), "is a graph already"),
+        (lambda: growc.inspect(TINY, example_inputs=1), "is a graph already"),
         (lambda: growc.recipes("lemno"), "`recipes` is called wrongly"),
     ],
 )

@@ -85,6 +85,8 @@ def record_path(target: Path, folder: bool = False) -> Path:
 def require_name(path: Path, option: str) -> None:
     """Raise GrowError (G200) if a path cannot name a new file."""
     require_path(path, f"`{option}`")
+    if str(path) == "-":
+        raise wrong(f"`{option} -` names no file", "name a file, such as `./-` if it is to be called so")
     if path.name in ("", ".."):
         raise wrong(f"`{option} {path}` names no file", f"write a file or a folder, such as `{option} grown`")
     if is_reference(path):

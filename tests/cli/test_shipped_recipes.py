@@ -36,6 +36,13 @@ def test_a_recipe_does_not_replace_a_model(growc, tmp_path, command):
     assert (tmp_path / "stream.onnx").read_bytes() == before
 
 
+def test_a_dash_is_no_file_to_write(growc, tmp_path):
+    refused = growc("recipes", "lemon", "-o", "-")
+    assert refused.status == 2
+    assert "`-o -` names no file" in refused.err
+    assert not (tmp_path / "-").exists()
+
+
 def test_an_unknown_name_gets_a_near_one(growc):
     refused = growc("recipes", "lemmon")
     assert refused.status == 2
