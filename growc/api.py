@@ -429,7 +429,7 @@ def apply_file(
                 wider = form.in_wider(compilation, folder, inputs, advance)
                 measured = replace(measured, beside={**measured.beside, **wider})
             judge_measured(
-                resolved.statements, compilation.plan, measured, refute=check, told=doubts(compilation)
+                resolved.statements, compilation.plan, measured, refute=check, notes=doubts(compilation)
             )
         if check and not compilation.plan.certificate.exact:
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, advance, ranks)

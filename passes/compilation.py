@@ -252,14 +252,14 @@ class Rearranged(Generic[M]):
 class Model(Protocol):
     """An opened model.
 
-    told: notes for every plan on how the model was captured.
+    capture_notes: notes for every plan on how the model was captured.
     warnings: warnings of every plan.
     looped: the numbers of units of loops whose bodies are captured once for each unit.
     ranges: the rules for the ranges of operators' results.
     scores: the measurements of the model.
     """
 
-    told: tuple[str, ...]
+    capture_notes: tuple[str, ...]
     warnings: tuple[str, ...]
     looped: frozenset[int]
     scores: dict[tuple[Path, int | None, Statistic], Scores]

@@ -59,9 +59,13 @@ def take_all(parser: ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="list every weight")
 
 
-def take_out(parser: ArgumentParser, told: str, *, name: str = "OUT", default: Path | None = None) -> None:
+def take_out(
+    parser: ArgumentParser, help_text: str, *, name: str = "OUT", default: Path | None = None
+) -> None:
     """Add the option for the result's path."""
-    parser.add_argument("-o", "--output", dest="out", type=Path, default=default, metavar=name, help=told)
+    parser.add_argument(
+        "-o", "--output", dest="out", type=Path, default=default, metavar=name, help=help_text
+    )
 
 
 def take_captured_with(parser: ArgumentParser) -> None:
@@ -69,9 +73,9 @@ def take_captured_with(parser: ArgumentParser) -> None:
     parser.add_argument("--inputs", type=Path, metavar="FILE.npz", help="inputs to capture a checkpoint with")
 
 
-def take_workers(parser: ArgumentParser, told: str) -> None:
+def take_workers(parser: ArgumentParser, help_text: str) -> None:
     """Add the option for the number of processes on this machine."""
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help=told)
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help=help_text)
 
 
 def take_home(parser: ArgumentParser) -> None:

@@ -87,7 +87,7 @@ class ProgramFile:
         progress("running both programs", 0, 0)
         before, after = Program.at(source), Program.at(result)
         cases = _cases(before, after, ports, None if inputs is None else Path(inputs))
-        descent = PortMapping(ports=ports, gives=before.gives, returns=after.gives)
+        descent = PortMapping(ports=ports, output_names=before.output_names, returns=after.output_names)
         measured = verify_modules(before.module, after.module, cases, descent)
         if self.made is None:
             return measured

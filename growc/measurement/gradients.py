@@ -178,7 +178,7 @@ def _run(
     def tensor(name: str) -> Tensor:
         return leaves_of[name] if name in leaves_of else model.read(name).detach()
 
-    loss = _loss(c, samples[0], model.gives)
+    loss = _loss(c, samples[0], model.output_names)
     try:
         while scores.done < len(samples):
             progress("taking gradients", scores.done, len(samples))

@@ -62,7 +62,7 @@ def inconclusive_reason(path: Path, module: nn.Module, cases: Sequence[Case], de
     differently among equal scores.
     """
     with runnable(path) as ready, Session(ready) as session:
-        twice = WithWiderRun(module, descent.gives)
+        twice = WithWiderRun(module, descent.output_names)
 
         def run(case: Case) -> CaseOutputs:
             expected, wider = twice(case.source)

@@ -52,9 +52,9 @@ def verify_modules(
     ) -> Verification:
         def run(case: Case) -> CaseOutputs:
             return CaseOutputs(
-                named(before(case.source, train=train), known.gives),
+                named(before(case.source, train=train), known.output_names),
                 named(after(case.result, train=train), known.returns),
-                [named(other(case.source, train=train), known.gives) for other in others],
+                [named(other(case.source, train=train), known.output_names) for other in others],
             )
 
         return compared(cases, run, known.ports, slack)

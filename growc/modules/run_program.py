@@ -47,14 +47,14 @@ class Program:
         return signature_of(self.model.graph)
 
     @cached_property
-    def gives(self) -> tuple[str, ...]:
+    def output_names(self) -> tuple[str, ...]:
         """The names of the program's outputs."""
         return tuple(value.name or "" for value in self.model.graph.outputs)
 
     def run(self, feeds: Feeds) -> Feeds:
         """Return all outputs by name. Raises GrowError (G403) for inputs that the program does not accept."""
         try:
-            return named(outputs(self.module, arguments(feeds)), self.gives)
+            return named(outputs(self.module, arguments(feeds)), self.output_names)
         except (RuntimeError, ValueError, IndexError, KeyError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise GrowError(Diagnostic("G403", "torch cannot run the program", notes=(reason,))) from error

@@ -123,11 +123,11 @@ def judge_measured(
     verification: Verification,
     *,
     refute: bool,
-    told: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> None:
     """Judge the measurements.
 
-    Raises GrowError: G402 for a refuted certificate, with the notes in `told`, and G401 for an `expect` that
+    Raises GrowError: G402 for a refuted certificate, with `notes`, and G401 for an `expect` that
     fails.
     """
     refuting = verification.refuting() if refute and plan.certificate.exact else None
@@ -137,7 +137,7 @@ def judge_measured(
             Diagnostic(
                 "G402",
                 f"the certificate says exact, but the outputs differ by {seen.relative:.1e}",
-                notes=(*refutation(way, seen), *told),
+                notes=(*refutation(way, seen), *notes),
                 help="this is a bug in growc: please report it",
             )
         )

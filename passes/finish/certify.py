@@ -49,7 +49,7 @@ def certify_pass(c: Stored) -> Result:
         written,
         (*warnings, *warnings_of(alike), *unnormed(c.assembled)),
         tuple((n.name or n.kind, k, v) for n, changed in c.attributes.items() for k, v in changed.items()),
-        (*c.model.told, *c.depth.notes, *c.lowered.notes, *c.notes),
+        (*c.model.capture_notes, *c.depth.notes, *c.lowered.notes, *c.notes),
         alike,
         tuple(dropped_weights(c)),
     )

@@ -72,7 +72,7 @@ def grown(*junk: bool) -> PortMapping:
     """Of two units there are three now; some of them may be anything."""
     state = IndexMap.of(2, [0, 1, 0], junk=junk or None)
     ports = Ports({("y", 1): state}, {"y": ("x", (1,))})
-    return PortMapping(ports=ports, gives=("y",), returns=("y",))
+    return PortMapping(ports=ports, output_names=("y",), returns=("y",))
 
 
 def test_units_that_may_be_anything_are_not_compared():

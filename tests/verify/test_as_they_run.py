@@ -147,7 +147,7 @@ def test_a_refusal_says_that_integer_products_may_saturate(onnx_file, kind):
     made = compiled(resolved('widen axis 0 of "down" to 6 with uniform copy'), path)
     large = verified(relative=1.0, rounding=1e-6)
     with pytest.raises(GrowError) as raised:
-        judge_measured([], made.plan, large, refute=True, told=doubts(made))
+        judge_measured([], made.plan, large, refute=True, notes=doubts(made))
     assert (SATURATING in raised.value.diagnostics[0].notes) == (kind == "int8")
 
 

@@ -65,7 +65,7 @@ class IrModel(ABC):
     """Operators of growc's own in `source` that count heads. Emission replaces them by plain ones."""
     scores: dict[tuple[Path, int | None, Statistic], Scores] = field(default_factory=dict, kw_only=True)
     """The scores measured on the model, by inputs, number of samples and statistic."""
-    told: tuple[str, ...] = field(default=(), kw_only=True)
+    capture_notes: tuple[str, ...] = field(default=(), kw_only=True)
     """Notes for any plan on how the model was captured."""
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     """Warnings for any plan."""

@@ -42,19 +42,19 @@ class TorchModel(IrModel):
     repeats = True
     libraries: ClassVar[tuple[str, ...]] = ("torch",)
     """The libraries that compute the model."""
-    gives: tuple[str, ...] = field(init=False)
+    output_names: tuple[str, ...] = field(init=False)
     """The names of the source's outputs, in order."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.lowered = LoweredFile(self.captured, self.read)
         self.warnings = tuple(untested(*self.libraries))
-        self.gives = tuple(value.name or "" for value in self.source.graph.outputs)
+        self.output_names = tuple(value.name or "" for value in self.source.graph.outputs)
         decided = tuple(
             f"the result is for these values of `{name}`, by which forward decides: {value.tolist()}"
             for name, value in self.captured.values.items()
         )
-        self.told, self.looped = (
+        self.capture_notes, self.looped = (
             (*taken(self.captured.program), *decided),
             unrolled_loop_sizes(self.captured.program),
         )

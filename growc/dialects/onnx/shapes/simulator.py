@@ -74,13 +74,13 @@ PartialTypes = tuple[PartialType | None, ...]
 class NodeClass:
     """Nodes that are equal except for names, with operands i0, i1, … and results o0, …
 
-    told: the types of their results, by their operands.
+    known_types: the types of their results, by their operands.
     """
 
     __repr__ = brief
 
     proto: onnx.NodeProto
-    told: dict[object, list[PartialType | None]] = field(default_factory=dict)
+    known_types: dict[object, list[PartialType | None]] = field(default_factory=dict)
 
 
 class Simulator:
@@ -149,9 +149,9 @@ class Simulator:
         """Return the result types by onnx's inference; None for an unknown one. Raises ContradictionError."""
         data = [(i, k) for i, k in enumerate(known) if k is not None and k.dtype.kind in "fiub"]
         key = node.op, operands, tuple((i, k.dtype.str, k.shape, k.tobytes()) for i, k in data)
-        if key not in alike.told:
-            alike.told[key] = self._inferred(node, alike.proto, operands, data)
-        return alike.told[key]
+        if key not in alike.known_types:
+            alike.known_types[key] = self._inferred(node, alike.proto, operands, data)
+        return alike.known_types[key]
 
     def _inferred(
         self, node: Node, proto: onnx.NodeProto, operands: PartialTypes, known: Sequence[tuple[int, Array]]
@@ -214,8 +214,8 @@ def _own_results(node: Node, proto: onnx.NodeProto, operands: PartialTypes) -> l
         types = results(node.op, given, attributes)
     except ValueError as cause:
         raise ContradictionError(node, str(cause)) from cause
-    told = [None if f is None else PartialType(f.element, f.dims) for f in types]
-    return [*told, *[None] * len(node.outputs)][: len(node.outputs)]
+    types_told = [None if f is None else PartialType(f.element, f.dims) for f in types]
+    return [*types_told, *[None] * len(node.outputs)][: len(node.outputs)]
 
 
 def _told(kind: onnx.TypeProto | None) -> PartialType | None:

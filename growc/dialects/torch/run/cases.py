@@ -45,13 +45,14 @@ class PortMapping:
     """The relation of a result's inputs and outputs to those of its source.
 
     calling: the call signature of the source. ports: the changes of inputs and outputs. takes: the result's
-    input tensors, with dtypes and sizes. gives, returns: the names of the outputs of source and result.
+    input tensors, with dtypes and sizes. output_names, returns: the names of the source's and the result's
+    outputs.
     """
 
     calling: CallSignature | None = None
     ports: Ports = field(default_factory=Ports)
     takes: Mapping[str, tuple[torch.dtype, CaseDims]] = field(default_factory=dict)
-    gives: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
     returns: tuple[str, ...] = ()
 
     @staticmethod
@@ -59,7 +60,9 @@ class PortMapping:
         """Return the descent of a finished compilation and its rewritten model."""
         model = torch_model(c)
         takes = {v.name or "": (_dtype(v), _dims(v)) for v in result.graph.inputs}
-        return PortMapping(CallSignature.of(model.captured), ports_of(c), takes, model.gives, tuple(returns))
+        return PortMapping(
+            CallSignature.of(model.captured), ports_of(c), takes, model.output_names, tuple(returns)
+        )
 
     def cases(self, source: nn.Module, inputs: Inputs, captured: ExportedModule | None = None) -> list[Case]:
         """Return the given arguments, others of the same sizes, and others of new sizes, as cases.
