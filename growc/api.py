@@ -292,7 +292,7 @@ def _with_state(model: Any, state_dict: State | None) -> Any:
     return filled(model, state_dict)
 
 
-def _require_captured(example_inputs: object, source: Any) -> None:
+def _require_captured(example_inputs: object, source: object) -> None:
     """Raise GrowError (G200) for inputs of a model that is not captured with any."""
     if example_inputs is not None and isinstance(source, str | Path) and Path(source).suffix in UNCAPTURED:
         raise wrong(f"`{source}` is a graph already: `example_inputs` are for modules and directories")
