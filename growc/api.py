@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 compile = compiled  # noqa: A001 - growc.api.compile is what it is
 
-UNCAPTURED = (".onnx", ".pt2")
-"""Endings of models that are graphs already."""
-
 Recipes = str | Path | Recipe | Sequence[SourceText] | ResolvedTexts
 """A recipe: its text, a `.grow` file, a recipe built in Python, sources, or the result of reading these."""
 
@@ -156,7 +153,6 @@ def plan(
     """
     words, source = _in_order(text, model)
     source = _with_state(source, state_dict)
-    _require_captured(example_inputs, source)
     options: CompileOptions = {"example_inputs": example_inputs, "keep_class": keep_class, "config": config}
     resolved = settled(reading_of(words, params), parameters_of(params), source, **options)
     return compile(resolved, source, **options).plan
@@ -290,12 +286,6 @@ def _with_state(model: Any, state_dict: State | None) -> Any:
     from growc.checkpoint.classes.load_state_dict import filled
 
     return filled(model, state_dict)
-
-
-def _require_captured(example_inputs: object, source: object) -> None:
-    """Raise GrowError (G200) for inputs of a model that is not captured with any."""
-    if example_inputs is not None and isinstance(source, str | Path) and Path(source).suffix in UNCAPTURED:
-        raise wrong(f"`{source}` is a graph already: `example_inputs` are for modules and directories")
 
 
 def apply_file(
@@ -564,7 +554,6 @@ def inspect(model: Model, *, example_inputs: object = None, state_dict: State | 
     `example_inputs` and `state_dict` are as for `grow`.
     """
     source = _with_state(model, state_dict)
-    _require_captured(example_inputs, source)
     return compile(Resolved(()), source, analysis_only=True, example_inputs=example_inputs)
 
 

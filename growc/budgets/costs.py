@@ -12,14 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from growc.budgets.knobs import BudgetAxis
 from growc.budgets.polynomial import Cost, Polynomial, Shares
 from growc.ir.graph import Node, Value
-from growc.passes.axes.ties import uncounted
 from growc.passes.compilation import Result
-from growc.passes.finish.assemble import chain
+from growc.passes.finish.assemble import chain, counted_uses
+from growc.passes.layers.layer_runs import LayerPlace
 
-CostPlace = tuple[int, int]
-"""A layer: its run, and its number in the run."""
-
-PartCosts = Iterable[tuple[CostPlace | None, Polynomial]]
+PartCosts = Iterable[tuple[LayerPlace | None, Polynomial]]
 """The costs of a model's parts, each with its layer; None for a part outside of layers."""
 
 
@@ -32,7 +29,7 @@ def shares_of(c: Result, knobs: Sequence[BudgetAxis]) -> Shares:
 
 def cost_of(parts: PartCosts, knobs: Sequence[BudgetAxis], count: int) -> Cost:
     """The sum of all parts, for each number of layers."""
-    by_home: dict[CostPlace | None, Polynomial] = {}
+    by_home: dict[LayerPlace | None, Polynomial] = {}
     for home, part in parts:
         by_home[home] = by_home.get(home, Polynomial()) + part
     levels = next((knob.kept for knob in knobs if knob.kept), ((),))
@@ -43,7 +40,7 @@ def cost_of(parts: PartCosts, knobs: Sequence[BudgetAxis], count: int) -> Cost:
     return Cost(tuple(costs), count)
 
 
-def _times(home: CostPlace | None, kept: Sequence[Sequence[int] | None]) -> int:
+def _times(home: LayerPlace | None, kept: Sequence[Sequence[int] | None]) -> int:
     """The number of times that a layer occurs in the result."""
     layers = None if home is None or not kept else kept[home[0]]
     return 1 if home is None or layers is None else layers.count(home[1])
@@ -56,19 +53,8 @@ def parameters(c: Result, shares: Shares) -> PartCosts:
 
 
 def counted(c: Result) -> list[Value]:
-    """The uses of weights that count. Ties count once; single numbers and weights that no node reads do
-    not.
-    """
-    live = {instance.node for instance in c.axes.instances}
-    counted_elsewhere = uncounted(c.ties)
-    uses = []
-    for use in c.axes.graph.uses():
-        used = not use.users or any(node in live for node, _ in use.users)
-        weight = use.weight
-        learned = weight is not None and weight.floating and weight.elements > 1
-        if learned and used and use not in counted_elsewhere:
-            uses.append(use)
-    return uses
+    """The uses of weights that count."""
+    return [use for use, _ in counted_uses(c.axes, c.ties)]
 
 
 def elements(c: Result, use: Value, shares: Shares) -> Polynomial:
@@ -86,7 +72,7 @@ def _now(c: Result) -> Mapping[Value, int]:
     return {use: plan.elements for plan, uses in pairs for use in uses}
 
 
-def home_of(c: Result, use: Value) -> CostPlace | None:
+def home_of(c: Result, use: Value) -> LayerPlace | None:
     """The only layer that reads a weight, in all places where it is tied; None if there are several or
     none.
     """

@@ -119,10 +119,12 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
 def _command_first(given: Sequence[str], commands: Collection[str]) -> Sequence[str]:
     """The arguments with those options for output that stand in front of the command behind it."""
     place = next((k for k, word in enumerate(given) if word in commands), 0)
+    if not place:
+        return given
     voice = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     _take_voice(voice)
     with contextlib.suppress(argparse.ArgumentError):
-        if place and not voice.parse_known_args(given[:place])[1]:
+        if not voice.parse_known_args(given[:place])[1]:
             return [given[place], *given[:place], *given[place + 1 :]]
     return given
 

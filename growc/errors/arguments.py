@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
 from os import PathLike
 from typing import ParamSpec, TypeVar
 
 from growc.errors.diagnostic import nearest, wrong
-
-SHOWN = 60
-"""The most characters of a value in a message."""
 
 TYPES: Mapping[str, Callable[[object], bool]] = {
     "None": lambda value: value is None,
@@ -57,10 +55,12 @@ def checked_arguments(function: Callable[P, Made]) -> Callable[P, Made]:
         try:
             return function(*given, **named)
         except (TypeError, AttributeError, IndexError) as error:
+            from growc.errors.short_repr import shown
+
             for name, value in bound.arguments.items():
                 kinds = str(signature.parameters[name].annotation)
                 if not fits(value, kinds):
-                    given_type = f"{shortened(value)}, of type {type(value).__name__}"
+                    given_type = f"{shown(value)}, of type {type(value).__name__}"
                     message = f"`{name}` of `{function.__name__}` is {given_type}"
                     raise wrong(message, f"it takes {kinds}") from error
             raise
@@ -70,26 +70,19 @@ def checked_arguments(function: Callable[P, Made]) -> Callable[P, Made]:
 
 def fits(value: object, kinds: str) -> bool:
     """Whether a value is of one of the types in an annotation, `str | Path | None`. Unknown types fit all."""
-    checks = [TYPES.get(kind.partition("[")[0]) for kind in split_outside_brackets(kinds)]
+    checks = map(TYPES.get, _words(ast.parse(kinds, mode="eval").body))
     return any(check is None or check(value) for check in checks)
 
 
-def split_outside_brackets(kinds: str) -> list[str]:
-    """The parts of a union: `str | Mapping[str, int | None]` has two."""
-    parts, depth = [""], 0
-    for sign in kinds:
-        depth += (sign in "[(") - (sign in "])")
-        if sign == "|" and not depth:
-            parts.append("")
-        else:
-            parts[-1] += sign
-    return [part.strip() for part in parts]
-
-
-def shortened(value: object) -> str:
-    """A value in a message."""
-    shown = repr(value)
-    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+def _words(kinds: ast.expr) -> Iterator[str]:
+    """The names of the types in a union, without what stands in brackets behind them."""
+    match kinds:
+        case ast.BinOp(left=left, right=right):
+            yield from (*_words(left), *_words(right))
+        case ast.Subscript(value=value):
+            yield ast.unparse(value)
+        case _:
+            yield ast.unparse(kinds)
 
 
 def joined(first: Callable[..., object], *others: Callable[..., object]) -> inspect.Signature:

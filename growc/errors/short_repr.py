@@ -15,12 +15,13 @@ TEXT, FIELDS = 60, 12
 def brief(thing: object) -> str:
     """A repr `Name(field=value, …)`. Numbers and short texts are shown; all else by type and size."""
     names = [f.name for f in fields(thing)] if is_dataclass(thing) else []
-    shown = [f"{name}={_shown(getattr(thing, name, None))}" for name in names[:FIELDS]]
+    parts = [f"{name}={shown(getattr(thing, name, None))}" for name in names[:FIELDS]]
     more = [f"… {len(names) - FIELDS} more"] if len(names) > FIELDS else []
-    return f"{type(thing).__name__}({', '.join([*shown, *more])})"
+    return f"{type(thing).__name__}({', '.join([*parts, *more])})"
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value in a line: numbers and short texts as they are, all else by type and size."""
     if value is None or isinstance(value, bool | int | float | str | Path):
         text = repr(value if not isinstance(value, str) else value[: TEXT + 1])
         return text if len(text) <= TEXT else f"{text[: TEXT - 1]}…"

@@ -131,7 +131,10 @@ def _not_ours(path: Path) -> str:
         return "exists, and growc did not make it"
     if not path.is_dir():
         return ""
-    listed = json.loads((path / RECORD).read_text(encoding="utf-8")).get(WRITTEN)
+    try:
+        listed = json.loads((path / RECORD).read_text(encoding="utf-8")).get(WRITTEN)
+    except (ValueError, AttributeError, RecursionError):
+        return f"has a damaged `{RECORD}`, which does not tell its files"
     name = changed(path, RECORD, listed) if isinstance(listed, dict) else ""
     return f"holds `{name}`, which was written after growc wrote the others" if name else ""
 

@@ -205,7 +205,7 @@ def opened(path: Path, example_inputs: object = None) -> Opened:
     """A model on disk, as passes see it; a config.json is opened without weights.
 
     example_inputs: for the forward of a checkpoint's class, or the `.npz` file that holds them. Raises
-    GrowError: G309, G310, G317, G323.
+    GrowError: G200, G309, G310, G317, G323.
     """
     if not path.exists():
         raise no_model(path)
@@ -217,6 +217,8 @@ def opened(path: Path, example_inputs: object = None) -> Opened:
         from growc.checkpoint.classes.fit_config import HeldModel
 
         return HeldModel.at(path, example_inputs)
+    if example_inputs is not None:
+        raise wrong(f"`{path}` is a graph already: `example_inputs` are for modules and directories")
     if path.suffix == ".pt2":
         from growc.dialects.torch.model import TorchModel
 

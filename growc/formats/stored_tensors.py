@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -16,6 +16,8 @@ from growc.formats.required_libraries import require_torch
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from growc.plans.plan import Plan, WeightPlan
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,11 @@ def form_name(path: Path) -> str:
     if path.is_dir():
         return "checkpoint directory"
     return {".json": "config.json", ".pt2": ".pt2 program"}.get(path.suffix, "ONNX file")
+
+
+def of_other_shape(plan: Plan, held: Mapping[str, StoredTensor]) -> WeightPlan | None:
+    """The first weight of a plan that a model has in another shape. The model may lack weights."""
+    return next((w for w in plan.weights if w.name in held and held[w.name].shape != w.after), None)
 
 
 def stored_tensors(path: Path, names: Collection[str] = ()) -> dict[str, StoredTensor]:

@@ -20,7 +20,7 @@ from growc.errors.short_repr import brief
 from growc.formats.compiler import compiled
 from growc.formats.protocol import form_of
 from growc.formats.provenance import recipe_of, replayable
-from growc.formats.stored_tensors import StoredTensor, form_name, stored_tensors
+from growc.formats.stored_tensors import StoredTensor, form_name, of_other_shape, stored_tensors
 from growc.passes.finish.assemble import count_parameters
 from growc.reports.tensor_changes import TensorChange, tensor_changes
 from growc.resolve.bound import Resolved
@@ -250,8 +250,8 @@ def _growth(sides: Sequence[Side], held: Mapping[str, StoredTensor]) -> Growth |
         plan = compiled(replayable(recipe_of(records[0])), sides[0].path).plan
     except GrowError:
         return Growth(recipes, None)
-    sizes = all(held[w.name].shape == w.after for w in plan.weights if w.name in held)
-    return Growth(recipes, sizes and all(w.name in held for w in plan.weights if w.worth_telling))
+    complete = all(w.name in held for w in plan.weights if w.worth_telling)
+    return Growth(recipes, complete and of_other_shape(plan, held) is None)
 
 
 def _history(path: Path) -> list[dict[str, Json]]:

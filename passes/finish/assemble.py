@@ -134,14 +134,22 @@ def count_parameters(
     Tied tensors count once (`uncounted`). Tensors that an exporter merged count for each use. Single numbers
     do not count.
     """
+    uses = counted_uses(axes, ties)
+    if shapes is not None:
+        return sum(math.prod(shapes[use]) for use, _ in uses if use in shapes)
+    return sum(weight.elements for _, weight in uses)
+
+
+def counted_uses(axes: Axes, ties: Sequence[Tie]) -> Iterator[tuple[Value, Weight]]:
+    """The uses of weights whose elements count, as `count_parameters` says, each with its weight.
+
+    Weights that no node reads do not count.
+    """
     live = {i.node for i in axes.instances}
     counted_elsewhere = uncounted(ties)
-    total = 0
     for use in axes.graph.uses():
         weight = use.weight
         assert weight is not None
-        counts = not use.users or any(n in live for n, _ in use.users)
-        counts = counts and (shapes is None or use in shapes)
-        if weight.floating and weight.elements > 1 and counts and use not in counted_elsewhere:
-            total += math.prod(weight.shape if shapes is None else shapes[use])
-    return total
+        used = not use.users or any(n in live for n, _ in use.users)
+        if weight.floating and weight.elements > 1 and used and use not in counted_elsewhere:
+            yield use, weight

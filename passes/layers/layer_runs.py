@@ -12,6 +12,9 @@ from growc.ir.graph import Node, Value, Weight
 from growc.passes.dataflow.trace_rows import RowPlace
 from growc.plans.plan import Gap, Summary
 
+LayerPlace = tuple[int, int]
+"""A layer: the number of its run, and its number in the run."""
+
 
 @dataclass(frozen=True)
 class Move:

@@ -16,10 +16,7 @@ from operator import itemgetter
 from growc.algebra.space import Space, atoms_of
 from growc.ir.graph import Value, Weight
 from growc.passes.axes.infer import Axes
-from growc.passes.layers.layer_runs import Layers
-
-RunPlace = tuple[int, int]
-"""The number of a run, and the number of a layer in it."""
+from growc.passes.layers.layer_runs import LayerPlace, Layers
 
 
 class Ancestry:
@@ -32,7 +29,7 @@ class Ancestry:
         self.layers = layers
         moved = {number for number, run in enumerate(layers.runs) if run.history.moved}
         self.home = {node: place for node, place in layers.home.items() if place[0] in moved}
-        self.atoms: dict[Space, RunPlace | None] = {}
+        self.atoms: dict[Space, LayerPlace | None] = {}
         self.uses: dict[Value, tuple[str, int]] = {}
         count: Counter[Weight] = Counter()
         for use in axes.graph.uses() if self.home else ():
@@ -43,11 +40,11 @@ class Ancestry:
             for atom in atoms_of(axes.of(use)):
                 self.atoms[atom] = place if self.atoms.get(atom, place) == place else None
 
-    def place(self, use: Value) -> RunPlace | None:
+    def place(self, use: Value) -> LayerPlace | None:
         """The layer that reads a weight."""
         return None if use.reader is None else self.home.get(use.reader)
 
-    def before(self, place: RunPlace, moment: int) -> RunPlace:
+    def before(self, place: LayerPlace, moment: int) -> LayerPlace:
         """The number of a layer, or of the layer it comes from, before the statement `moment`."""
         run, layer = place
         return run, self.layers.runs[run].history.number_before(layer, moment)
@@ -60,7 +57,7 @@ class Ancestry:
     def ordinals(self, targets: Sequence[Sequence[Space]], moment: int) -> list[int]:
         """For each axis of a statement, the ordinal that it or its origin had among them."""
         keys: list[tuple[int, int, int]] = []
-        seen: Counter[RunPlace] = Counter()
+        seen: Counter[LayerPlace] = Counter()
         for target in targets:
             atoms = list(atoms_of(target))
             place = next((p for a in atoms if (p := self.atoms.get(a)) is not None), None)

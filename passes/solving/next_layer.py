@@ -17,8 +17,8 @@ from growc.ir.traits import SUM
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.norms import Norm
-from growc.passes.layers.layer_runs import Layer, Layers
-from growc.passes.layers.origin_of_layers import Ancestry, RunPlace
+from growc.passes.layers.layer_runs import Layer, LayerPlace, Layers
+from growc.passes.layers.origin_of_layers import Ancestry
 from growc.passes.solving.norms import OPERATORS
 from growc.plans.plan import AxisStep, Gap, NextLayer
 
@@ -52,7 +52,7 @@ class NextLayers:
         other = self.uses[next_place][index] if index < len(self.uses[next_place]) else None
         return other if other is not None and _alike(use, other) else None
 
-    def above(self, place: RunPlace) -> RunPlace | None:
+    def above(self, place: LayerPlace) -> LayerPlace | None:
         """The next layer of the same kind, as layers stood before the statement."""
         run = self.layers.runs[place[0]]
         before = [run.history.number_before(i, self.moment) for i in range(len(run.layers))]

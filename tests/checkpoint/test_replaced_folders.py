@@ -101,6 +101,13 @@ def test_the_record_lists_every_file_and_the_next_record_does_not_repeat_it(grow
     assert "written" not in earlier
 
 
+def test_a_damaged_record_tells_of_no_file(grow, tmp_path):
+    place = tmp_path / "larger/growc.json"
+    place.write_text(place.read_text()[:-20])
+    with pytest.raises(GrowError, match="has a damaged"):
+        grow()
+
+
 def test_a_folder_with_a_record_that_lists_nothing_counts_as_made_by_growc(grow, tmp_path):
     place = tmp_path / "larger/growc.json"
     record = json.loads(place.read_text())

@@ -17,6 +17,7 @@ from growc.algebra.indexmap import IndexMap
 from growc.algebra.space import Space, atoms_of, find
 from growc.ir.graph import Value
 from growc.passes.compilation import Result
+from growc.passes.layers.layer_runs import LayerPlace
 from growc.passes.roles.name_axes import RoleAxis
 from growc.plans.plan import Gap, WeightPlan
 from growc.reports.page.bands import Bands, bands_of, regrouped
@@ -28,8 +29,8 @@ ALL_BANDS = 6000
 WEIGHTS = 12
 """The most weights listed for one axis."""
 
-AxisHome = tuple[int, int] | None
-"""A run, and the number of a layer in it; None for an axis in no layer, or in several."""
+AxisHome = LayerPlace | None
+"""The layer of an axis; None for one in no layer, or in several."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from growc.errors.progress import Progress, quiet
 from growc.errors.source import SourceText
 from growc.formats.compiler import CompileOptions, compiled
 from growc.formats.protocol import form_of
-from growc.formats.stored_tensors import stored_tensors
+from growc.formats.stored_tensors import of_other_shape, stored_tensors
 from growc.passes.finish.interface import ports_of
 from growc.plans.plan import Plan
 from growc.reports.page.page import MeasuredResult, Page, growth_of, page_of
@@ -23,14 +23,14 @@ from growc.verification.judge import judge_plan
 
 def require_made(plan: Plan, result: Path) -> None:
     """Raise GrowError (G200) if the tensors of a model have other shapes than a plan makes."""
-    changed = {w.name: w.after for w in plan.weights if w.worth_telling}
-    held = {name: tensor.shape for name, tensor in stored_tensors(result, changed).items() if name in changed}
-    if changed and not held:
-        raise wrong(f"`{result}` has none of the tensors that this recipe makes", "name a model that it made")
-    for name, shape in held.items():
-        if shape != changed[name]:
-            planned_shape = f"{list(shape)}, and the recipe makes it {list(changed[name])}"
-            raise wrong(f"`{name}` of `{result}` is {planned_shape}", "name a model that this recipe made")
+    changed = [w.name for w in plan.weights if w.worth_telling]
+    held = stored_tensors(result, changed)
+    remedy = "name a model that this recipe made"
+    if changed and held.keys().isdisjoint(changed):
+        raise wrong(f"`{result}` has none of the tensors that this recipe makes", remedy)
+    if (other := of_other_shape(plan, held)) is not None:
+        shapes = f"{list(held[other.name].shape)}, and the recipe makes it {list(other.after)}"
+        raise wrong(f"`{other.name}` of `{result}` is {shapes}", remedy)
 
 
 def planned(

@@ -13,9 +13,8 @@ import onnx_ir as ir
 from growc.dialects.onnx.capture.stored_tensors import constant_of
 from growc.dialects.onnx.operators.table import has
 from growc.ir.traits import SIZES
+from growc.passes.layers.layer_runs import LayerPlace
 
-LayerPlace = tuple[int, int]
-"""(run, layer)"""
 SIZE: LayerPlace = (-1, -1)
 """Takes the place of a layer for nodes that read only sizes: they work for no layer."""
 NOBODY: frozenset[LayerPlace | None] = frozenset([None])

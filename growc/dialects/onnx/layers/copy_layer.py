@@ -19,7 +19,6 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import COPY_OF, MEAN_OF, ZERO
-from growc.dialects.onnx.capture.owners import LayerPlace
 from growc.dialects.onnx.capture.quantised import QuantisedWeight
 from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
 from growc.dialects.onnx.layers.copy_nodes import copied, renewed
@@ -30,7 +29,7 @@ from growc.dialects.onnx.origins import stored_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Node, Value
 from growc.ir.walk import walk
-from growc.passes.layers.layer_runs import Layer, ResultLayer
+from growc.passes.layers.layer_runs import Layer, LayerPlace, ResultLayer
 
 NamedPart = ir.Value | ir.Node
 

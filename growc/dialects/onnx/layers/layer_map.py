@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import onnx_ir as ir
 
 from growc.algebra.space import Size
-from growc.dialects.onnx.capture.owners import NOBODY, LayerPlace, Owners, enclosing
+from growc.dialects.onnx.capture.owners import NOBODY, Owners, enclosing
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.layers.matching_nodes import Twins
 from growc.dialects.onnx.layers.matching_nodes import twins as matching
 from growc.ir.graph import Graph
-from growc.passes.layers.layer_runs import Layer, Layers, Run
+from growc.passes.layers.layer_runs import Layer, LayerPlace, Layers, Run
 
 
 class Layered:

@@ -12,11 +12,11 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
-from growc.dialects.onnx.capture.owners import LayerPlace
 from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import wide
+from growc.passes.layers.layer_runs import LayerPlace
 
 
 def counterparts(source: Layered, place: LayerPlace, layer: int) -> dict[ir.Value, ir.Value]:

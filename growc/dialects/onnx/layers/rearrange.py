@@ -17,7 +17,7 @@ from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from growc.dialects.onnx.capture.capture import COPY_OF, RESERVED
 from growc.dialects.onnx.capture.computed_weights import Folded
-from growc.dialects.onnx.capture.owners import LayerPlace, around, bodies
+from growc.dialects.onnx.capture.owners import around, bodies
 from growc.dialects.onnx.capture.weight_norm import weight_norm
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.layers.copy_layer import LayerCopies, NamedPart, PlacedLayer, needed
@@ -28,7 +28,7 @@ from growc.dialects.onnx.origins import node_of, value_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import Graph, Node
 from growc.ir.naming import unused
-from growc.passes.layers.layer_runs import DepthChange, Layer, Layers, ResultLayer
+from growc.passes.layers.layer_runs import DepthChange, Layer, LayerPlace, Layers, ResultLayer
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,9 +26,7 @@ from growc.dialects.torch.lowering.lower import SAME
 from growc.dialects.torch.operators.arrays import to_numpy
 from growc.dialects.torch.operators.call import SITE, ArgumentPath, CallOrigin
 from growc.ir.walk import walk
-
-ResultPlace = tuple[int, int]
-"""A layer of the result, by run and position."""
+from growc.passes.layers.layer_runs import LayerPlace
 
 
 @dataclass(eq=False)
@@ -39,7 +37,7 @@ class RebuiltCall:
     """
 
     call: fx.Node | None
-    layer: ResultPlace | None = None
+    layer: LayerPlace | None = None
     arguments: Mapping[fx.Node, RebuiltCall] = field(default_factory=dict, repr=False)
     literals: Mapping[ArgumentPath, Any] = field(default_factory=dict)
     tensor: ir.Value | None = None
@@ -58,7 +56,7 @@ class Rebuilding:
         captured: ExportedModule,
         model: ir.Model,
         tensors: Mapping[str, fx.Node],
-        places: Mapping[ir.Node, ResultPlace],
+        places: Mapping[ir.Node, LayerPlace],
     ) -> None:
         self.model, self.places = model, places
         self.source, self.constants = captured.program.graph, Constants(captured)
@@ -68,7 +66,7 @@ class Rebuilding:
         self.calls: dict[object, RebuiltCall] = {}
         self.tensors: dict[ir.Value | fx.Node, RebuiltCall] = {}
         self.named: dict[tuple[fx.Node, ir.Value], RebuiltCall] = {}
-        self.elsewhere: dict[tuple[fx.Node, ResultPlace | None], RebuiltCall] = {}
+        self.elsewhere: dict[tuple[fx.Node, LayerPlace | None], RebuiltCall] = {}
         self.current: dict[fx.Node, list[ir.Value]] = {}
         for node in model.graph:
             for value in node.outputs:
@@ -160,7 +158,7 @@ class Rebuilding:
         call: fx.Node,
         arguments: Mapping[fx.Node, RebuiltCall],
         literals: Mapping[ArgumentPath, Any],
-        layer: ResultPlace | None = None,
+        layer: LayerPlace | None = None,
     ) -> RebuiltCall:
         """Return a call. Calls of the same arguments and literals are made once."""
         literal_keys = frozenset((path, _key(literal)) for path, literal in literals.items())
@@ -182,7 +180,7 @@ class Rebuilding:
             return self.resolved(given, value)
         return self.anywhere(given, self.place(value))
 
-    def anywhere(self, given: fx.Node, layer: ResultPlace | None = None) -> RebuiltCall:
+    def anywhere(self, given: fx.Node, layer: LayerPlace | None = None) -> RebuiltCall:
         """Return the call or tensor for an argument without an operand: that of this layer, or the only one.
 
         Raises GrowError (G308) if it is several tensors, and none of them is in this layer.
@@ -191,7 +189,7 @@ class Rebuilding:
             self.elsewhere[given, layer] = self._anywhere(given, layer)
         return self.elsewhere[given, layer]
 
-    def _anywhere(self, given: fx.Node, layer: ResultPlace | None) -> RebuiltCall:
+    def _anywhere(self, given: fx.Node, layer: LayerPlace | None) -> RebuiltCall:
         if given.op == "placeholder":
             name = self.stored[given]
             graph = self.model.graph
@@ -208,7 +206,7 @@ class Rebuilding:
         arguments = {node: self.anywhere(node, layer) for node in given.all_input_nodes}
         return self.add(given, arguments, {}, layer if arguments else None)
 
-    def place(self, value: ir.Value) -> ResultPlace | None:
+    def place(self, value: ir.Value) -> LayerPlace | None:
         """Return the layer that makes a value."""
         node = value.producer()
         return None if node is None else self.places.get(node)

@@ -14,12 +14,10 @@ from itertools import groupby
 from torch.utils._pytree import TreeSpec
 
 from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.passes.layers.layer_runs import LayerPlace
 
 OUTPUT = "growc.files.commit"
 """Key of a node's `meta`: the number of its result of forward."""
-
-PlaceInRun = tuple[int, int]
-"""A layer, by run and position."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,8 @@ class ForwardResult:
 
     number: int
     output: int | None = None
-    layer: PlaceInRun | None = None
-    source: PlaceInRun | None = None
+    layer: LayerPlace | None = None
+    source: LayerPlace | None = None
 
 
 def arranged(spec: TreeSpec, found: Sequence[ForwardResult]) -> tuple[TreeSpec, list[ForwardResult]]:
