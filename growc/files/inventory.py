@@ -69,4 +69,5 @@ def _tensors(file: BinaryIO, path: Path, size: int) -> Iterator[int]:
     with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         header = json.loads(file.read(length)) if length <= min(size, LONGEST_HEADER) else {}
         header.pop("__metadata__", None)
-        yield from [8 + length + int(entry["data_offsets"][0]) for entry in header.values()]
+        starts = [8 + length + int(entry["data_offsets"][0]) for entry in header.values()]
+        yield from (start for start in starts if 0 <= start < size)

@@ -101,6 +101,15 @@ def test_the_record_lists_every_file_and_the_next_record_does_not_repeat_it(grow
     assert "written" not in earlier
 
 
+@pytest.mark.parametrize("header", ['{"a": {"data_offsets": [-999, 4]}}', "{", "[]"])
+def test_a_broken_header_is_a_change_and_no_error(grow, tmp_path, monkeypatch, header):
+    monkeypatch.setattr(inventory, "WHOLE", 16)
+    grow(force=True)
+    content = len(header).to_bytes(8, "little") + header.encode() + bytes(64)
+    (tmp_path / "larger/model.safetensors").write_bytes(content)
+    _refused(grow, "model.safetensors")
+
+
 def test_a_damaged_record_tells_of_no_file(grow, tmp_path):
     place = tmp_path / "larger/growc.json"
     place.write_text(place.read_text()[:-20])
