@@ -6,8 +6,8 @@ A pass takes a record of a compilation and gives the next kind of it: `a >> b` i
 from __future__ import annotations
 
 from growc.passes.analysis import ANALYSIS
-from growc.passes.finish.assemble import assemble_pass, mend_pass
-from growc.passes.finish.certify import certify_pass, hold_pass
+from growc.passes.finish.assemble import assemble_pass, repair_shapes_pass
+from growc.passes.finish.certify import certify_pass, fit_config_pass
 from growc.passes.lowering.edit_model import edit_pass
 from growc.passes.lowering.expand_match import match_pass
 from growc.passes.lowering.lower_depth import depth_pass
@@ -21,7 +21,7 @@ __all__ = (
     "AFTER_EDIT",
     "ANALYSIS",
     "EDIT",
-    "HOLD",
+    "FIT_CONFIG",
     "PIPELINE",
     "PLANNING",
     "Pass",
@@ -67,7 +67,12 @@ AFTER_DEPTH = (
         requires=("model", "graph", "axes", "norms", "ties", "roles", "layers", "lowered", "statements"),
         ensures=("steps", "scales", "attributes", "gaps", "outputs", "blends", "heard", "notes"),
     )
-    >> Pass("mend", mend_pass, requires=("model", "sampled", "axes", "lowered"), ensures=("repairs",))
+    >> Pass(
+        "repair_shapes",
+        repair_shapes_pass,
+        requires=("model", "sampled", "axes", "lowered"),
+        ensures=("repairs",),
+    )
     >> Pass(
         "assemble",
         assemble_pass,
@@ -97,9 +102,9 @@ PLANNING = ANALYSIS >> AFTER_ANALYSIS
 PLANNED = tuple(dict.fromkeys(name for one in PLANNING for name in one.ensures))
 """The fields that planning fills in. For a class with axes that follow others, all of them are made again."""
 
-HOLD = Pass(
-    "hold",
-    hold_pass,
+FIT_CONFIG = Pass(
+    "fit_config",
+    fit_config_pass,
     requires=(
         *("path", "model", "outside", "statements", "progress", "keeps", "inside", "kept", "after"),
         *("first", "edited"),
@@ -107,7 +112,7 @@ HOLD = Pass(
         *("repairs", "assembled", "plan"),
     ),
     ensures=(),
-    remakes=("model", "inside", "kept", *PLANNED, "held"),
+    remakes=("model", "inside", "kept", *PLANNED, "grown"),
 )
 
-PIPELINE = PLANNING >> HOLD
+PIPELINE = PLANNING >> FIT_CONFIG

@@ -312,7 +312,7 @@ class Model(Protocol):
     def put_back(self, made: Assembled) -> Assembled:
         """The stored tensors of a plan, with changed computed weights replaced by those they are made of."""
 
-    def hold(self, c: Result) -> Result:
+    def fit_config(self, c: Result) -> Result:
         """The compilation with the object that stores its result, if that is more than the graph."""
 
     def file(self, path: Path) -> Path:

@@ -21,7 +21,7 @@ from growc.budgets.planning import Planning
 from growc.budgets.polynomial import Cost
 from growc.budgets.quantities import SequenceMemory, amount_of, parts_of
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.formats.compiler import held
+from growc.formats.compiler import fitted
 from growc.passes.compilation import Result
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr
@@ -90,7 +90,7 @@ class Budgeted(ABC):
         appended = tuple(
             replace(self.bound, number=self.bound.number + k, statement=s) for k, s in enumerate(items)
         )
-        c = held(self.planning.of((*self.above.statements, *appended)))
+        c = fitted(self.planning.of((*self.above.statements, *appended)))
         return SizeChoice(
             tuple(levels), items, amount_of(self.asked.limit.quantity, c, self.sequences), lost, c
         )

@@ -18,7 +18,7 @@ from growc.algebra.space import Space, atoms_of, find
 from growc.budgets.knobs import INSIDE, BudgetAxis, Lost, Said, size_said
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import GrowError
-from growc.formats.compiler import held
+from growc.formats.compiler import fitted
 from growc.passes.compilation import Result
 from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound, Resolved
@@ -57,7 +57,7 @@ def coupled(
         trial = share if _has(knob, share) else knob.share(len(knob.levels) - 2)
         statement = said(knob.axis, size_said(knob.axis, knob.before, trial))
         try:
-            plan = held(planning.of((*above.statements, replace(bound, statement=statement))))
+            plan = fitted(planning.of((*above.statements, replace(bound, statement=statement))))
             alone.append(_following(c, plan, knob, trial, lost(knob.axis)))
         except GrowError:
             refused.append(knob)

@@ -20,7 +20,7 @@ from growc.budgets.expressions import value_in
 from growc.budgets.knobs import BudgetAxis, Said, StatementTrials, scored, width
 from growc.budgets.planning import Planning
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.formats.compiler import held
+from growc.formats.compiler import fitted
 from growc.passes.compilation import Result
 from growc.passes.lowering.scopes import runs_in
 from growc.recipe import syntax_tree as ast
@@ -180,7 +180,7 @@ def _held(
     """
     c = planning.of((*above.statements, *behind))
     try:
-        held(c)
+        fitted(c)
     except GrowError as error:
         each = uniform(places, total)
         axis = statement.axis.name

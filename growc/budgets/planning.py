@@ -31,7 +31,7 @@ class Planning:
 
     def has_class(self, c: Result) -> bool:
         """Whether the result is stored by a class with a config."""
-        return hasattr(c.model, "holder") and self.options.get("keep_class", True)
+        return hasattr(c.model, "class_weights") and self.options.get("keep_class", True)
 
     def _analysis(self, *, once: bool) -> Analysis:
         """The analysis of the model. Moving layers changes it, so it is then used once."""

@@ -36,12 +36,12 @@ class SequenceMemory:
     length: int = 1
 
 
-def parts_of(quantity: str, c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
+def parts_of(quantity: str, c: Result, shares: Shares, memory: SequenceMemory) -> PartCosts:
     """The costs of the model's parts in a quantity, as functions of its sizes."""
-    return QUANTITIES[quantity](c, shares, held)
+    return QUANTITIES[quantity](c, shares, memory)
 
 
-def amount_of(quantity: str, c: Result, held: SequenceMemory) -> int:
+def amount_of(quantity: str, c: Result, memory: SequenceMemory) -> int:
     """The cost of a plan in a quantity."""
     if quantity == "parameters":
         return c.plan.parameters[1]
@@ -49,17 +49,17 @@ def amount_of(quantity: str, c: Result, held: SequenceMemory) -> int:
         source = count(c.first)
         return round(count(c, sizes=source.inputs).forward)
     today = Shares(0, {}, c.lowered.sizes.current)
-    return round(cost_of(parts_of(quantity, c, today, held), (), 0).exact(0, ()))
+    return round(cost_of(parts_of(quantity, c, today, memory), (), 0).exact(0, ()))
 
 
-def _parameters(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
+def _parameters(c: Result, shares: Shares, memory: SequenceMemory) -> PartCosts:
     return parameters(c, shares)
 
 
 # ------------------------------------------------------------------------------------------ active parameters
 
 
-def _active(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
+def _active(c: Result, shares: Shares, memory: SequenceMemory) -> PartCosts:
     """The parameters that one token uses: of experts, only as many as are chosen for it."""
     chosen = {find(space): fewest(ranking) for ranking, space in c.axes.ranked.items()}
     routing = {v for ranking in c.axes.ranked for v in ancestors(ranking.input(0))}
@@ -99,7 +99,7 @@ def _alone(c: Result, chosen: dict[Space, int]) -> Iterator[tuple[Value, Fractio
 # ------------------------------------------------------------------------------------------ FLOPs
 
 
-def _flops(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
+def _flops(c: Result, shares: Shares, memory: SequenceMemory) -> PartCosts:
     """The FLOPs of a forward pass for one token or sample, as `inspect` counts them."""
     source = count(c.first)
     counted_at = count(c, sizes=source.inputs)
@@ -124,17 +124,17 @@ def _relative(shares: Shares, space: Space) -> Polynomial:
 # ------------------------------------------------------------------------------------------ memory
 
 
-def _memory(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
+def _memory(c: Result, shares: Shares, memory: SequenceMemory) -> PartCosts:
     """The bytes of all stored tensors, and of what a batch of sequences keeps from one step to the next."""
     triples = zip(c.assembled.weights, c.assembled.uses, c.assembled.sources, strict=True)
     for plan, uses, source in triples:
         each = Fraction(nbytes(plan, source), max(plan.elements, 1))
         yield home_of(c, uses[0]), elements(c, uses[0], shares).times(each)
-    yield from _keys_and_values(c, shares, held)
-    yield from _states(c, shares, held)
+    yield from _keys_and_values(c, shares, memory)
+    yield from _states(c, shares, memory)
 
 
-def _keys_and_values(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
+def _keys_and_values(c: Result, shares: Shares, memory: SequenceMemory) -> PartCosts:
     """The memory of every attention for each token: the keys and values of its key/value heads."""
     for attention in c.roles.attention:
         heads = shares.product(map(shares.of, c.roles.without_groups(attention.heads)))
@@ -145,10 +145,10 @@ def _keys_and_values(c: Result, shares: Shares, held: SequenceMemory) -> PartCos
         values = [instance.node.required(k) for instance, k in attention.operands[1:]]
         bytes_each = width(next((v.dtype for v in values if v.dtype), FLOAT))
         home = c.layers.home.get(attention.node)
-        yield home, (heads * depth).times(bytes_each * held.batch * held.length)
+        yield home, (heads * depth).times(bytes_each * memory.batch * memory.length)
 
 
-def _states(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
+def _states(c: Result, shares: Shares, memory: SequenceMemory) -> PartCosts:
     """The states that recurrent operators keep of each sequence, and the states that the model is fed.
 
     Keys and values are left out; they have an axis of tokens.
@@ -161,13 +161,13 @@ def _states(c: Result, shares: Shares, held: SequenceMemory) -> PartCosts:
             unit = shares.product(map(shares.of, spaces))
             yield (
                 c.layers.home.get(node),
-                unit.times(number * held.batch * width(node.outputs[0].dtype or FLOAT)),
+                unit.times(number * memory.batch * width(node.outputs[0].dtype or FLOAT)),
             )
     for past, _ in c.graph.states:
         fixed = [space for space in c.axes.of(past) if find(space).static]
         if len(fixed) + 1 == len(c.axes.of(past)):  # all axes but the batch
             unit = shares.product(map(shares.of, fixed))
-            yield None, unit.times(held.batch * width(past.dtype or FLOAT))
+            yield None, unit.times(memory.batch * width(past.dtype or FLOAT))
 
 
 Counting = Callable[[Result, Shares, SequenceMemory], PartCosts]

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from growc.checkpoint.check.run import Loaded
-from growc.checkpoint.classes.held_model import single
+from growc.checkpoint.classes.class_weights import single
 from growc.checkpoint.classes.in_memory import ModuleInMemory
-from growc.checkpoint.classes.model import held_model
-from growc.checkpoint.classes.new_tensors import GrownWeights, held_result
+from growc.checkpoint.classes.model import class_model
+from growc.checkpoint.classes.new_tensors import GrownWeights, class_result
 from growc.checkpoint.files.quiet import quiet
 from growc.dialects.onnx.emit import emitted
 from growc.dialects.torch.capture.example_inputs import real_inputs, ways
@@ -48,17 +48,17 @@ def grow(
     """
     c = compiled(resolved, module, example_inputs=example_inputs, keep_class=True, config=config)
     judge_plan(resolved.statements, c)
-    grown: GrownWeights[ModuleInMemory] = held_result(c).held
-    model, result = held_model(c), revived(grown)
+    grown: GrownWeights[ModuleInMemory] = class_result(c).grown
+    model, result = class_model(c), revived(grown)
     inputs = _inputs(c, module, example_inputs)
     planned = emitted(c)
     descent = PortMapping.of(c, planned, [value.name or "" for value in planned.graph.outputs])
     cases = descent.cases(module, inputs, model.captured if check else None)
     finish(resolved, c, module, result, cases, descent, check=check)
-    twins = in_single(grown) if check and c.plan.certificate.exact else None
-    if twins is not None:
+    float32_copies = in_single(grown) if check and c.plan.certificate.exact else None
+    if float32_copies is not None:
         wider = [Case(*tree_map_only(Tensor, single, (case.source, case.result))) for case in cases]
-        finish(Resolved(()), c, *twins, wider, descent, check=True)
+        finish(Resolved(()), c, *float32_copies, wider, descent, check=True)
     return result
 
 
@@ -67,7 +67,7 @@ def _inputs(c: Result, module: Any, example_inputs: object) -> Inputs:
     if example_inputs is not None and not is_on_meta(example_inputs):
         args, kwargs = arguments(example_inputs)
         return (), first_step(module, by_name(module, args, kwargs))
-    drawn = Loaded(module).fitting(real_inputs(held_model(c).holder.module))
+    drawn = Loaded(module).fitting(real_inputs(class_model(c).class_weights.module))
     return (), tree_map_only(Tensor, lambda tensor: tensor.to(module.device), drawn)
 
 

@@ -57,9 +57,9 @@ class CheckpointDirectory:
         """The tensors that transformers joins or splits, and those with rules for all of their entries at
         once.
         """
-        from growc.checkpoint.classes.new_tensors import held_result, parts
+        from growc.checkpoint.classes.new_tensors import class_result, parts
 
-        grown: GrownWeights[CheckpointOnDisk] = held_result(c).held
+        grown: GrownWeights[CheckpointOnDisk] = class_result(c).grown
         yield from ((name, grown.working(name)) for name in grown.plans)
         if grown.source.checkpoint.distributed:  # its tensors are joined from pieces
             yield from ((name, grown.source.entry(grown.origin(name)).nbytes) for name in grown.plans)
@@ -73,9 +73,9 @@ class CheckpointDirectory:
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
         """Write the directory. Raises GrowError (G308) if a tensor differs from what its class has."""
-        from growc.checkpoint.classes.new_tensors import held_result, remarks, write_grown
+        from growc.checkpoint.classes.new_tensors import class_result, remarks, write_grown
 
-        grown: GrownWeights[CheckpointOnDisk] = held_result(c).held
+        grown: GrownWeights[CheckpointOnDisk] = class_result(c).grown
         if self.optimizer is not None and not grown.carries:
             raise GrowError(Diagnostic("G309", "`upcycle` carries no optimizer along"))
         draft = folder / target.name
@@ -197,14 +197,16 @@ class CheckpointDirectory:
         """With 16-bit weights: run both again in single precision, with weights that were never rounded."""
         from growc.checkpoint.check.compare import compare
         from growc.checkpoint.check.float32_copies import write_in_single
-        from growc.checkpoint.classes.new_tensors import held_result
+        from growc.checkpoint.classes.new_tensors import class_result
         from growc.passes.finish.interface import ports_of
 
-        twins = write_in_single(held_result(c).held, folder.with_name("single"))
-        if twins is None:
+        float32_copies = write_in_single(class_result(c).grown, folder.with_name("single"))
+        if float32_copies is None:
             return {}
         inputs_file = None if inputs is None else Path(inputs)
-        verification = compare(ports_of(c), *twins, inputs=inputs_file, exported=False, ranks=self.ranks)
+        verification = compare(
+            ports_of(c), *float32_copies, inputs=inputs_file, exported=False, ranks=self.ranks
+        )
         return {"With weights that were never rounded": verification}
 
 

@@ -130,7 +130,7 @@ def valid(start: Source) -> Iterator[None]:
 
 
 def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
-    """The result of a recipe on a model that was analysed before; its class is not asked yet (see `held`)."""
+    """The result of a recipe on a model that was analysed before. See `fitted` for its class."""
     from growc.passes import AFTER_ANALYSIS, run
 
     require_plain(resolved)
@@ -138,12 +138,12 @@ def asked_of(analysis: Analysis, resolved: Resolved) -> Result:
         return run(AFTER_ANALYSIS, replace(analysis, statements=resolved.statements))
 
 
-def held(result: Result) -> Result:
+def fitted(result: Result) -> Result:
     """The result in the class of its model, if there is one. Raises GrowError if the class cannot hold it."""
-    from growc.passes import HOLD, run
+    from growc.passes import FIT_CONFIG, run
 
     with valid(result):
-        return run(HOLD, result)
+        return run(FIT_CONFIG, result)
 
 
 def outside(ranks: Ranks = ALONE) -> Providers:

@@ -85,7 +85,7 @@ def _written(model: ir.Model) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def nonzero_branches(model: ir.Model, module: nn.Module, holdings: SourceTensors) -> Iterator[None]:
+def nonzero_branches(model: ir.Model, module: nn.Module, source: SourceTensors) -> Iterator[None]:
     """Give random values to zero tensors of a model and its module, inside the context.
 
     A zero tensor hides everything in front of it, so that a comparison would not see it.
@@ -95,7 +95,7 @@ def nonzero_branches(model: ir.Model, module: nn.Module, holdings: SourceTensors
     originals: list[tuple[ir.Value, Any, Tensor]] = []
     try:
         for value in model.graph.initializers.values():
-            if value.meta.get(ZERO) and (parameter := parameters.get(holdings.name(value))) is not None:
+            if value.meta.get(ZERO) and (parameter := parameters.get(source.name(value))) is not None:
                 drawn = (
                     torch.randn(parameter.shape, generator=random) / max((1, *parameter.shape[-1:])) ** 0.5
                 )

@@ -77,12 +77,12 @@ def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
     if size < 1:
         raise wrong(f"`--ranks {size}` is no number of processes", "it is 1 or more")
     from growc.checkpoint.classes.distributed_result import contents_of
-    from growc.checkpoint.classes.new_tensors import held_result, parts
+    from growc.checkpoint.classes.new_tensors import class_result, parts
     from growc.checkpoint.classes.on_disk import CheckpointOnDisk
     from growc.checkpoint.files.shards import read_size
     from growc.checkpoint.files.shares import shared_out
 
-    grown: Grown = held_result(c).held
+    grown: Grown = class_result(c).grown
     if isinstance(grown.source, CheckpointOnDisk) and grown.source.checkpoint.distributed:
         all_parts = contents_of(grown, c.plan, None, "mapped").parts
     else:

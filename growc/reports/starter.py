@@ -18,7 +18,7 @@ from growc.errors.diagnostic import Attempt, GrowError
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import first_line
 from growc.errors.source import SourceText
-from growc.formats.compiler import asked_of, compiled, held
+from growc.formats.compiler import asked_of, compiled, fitted
 from growc.passes.axes.ties import tied_heads
 from growc.passes.lowering.resolve_axis import glob
 from growc.passes.lowering.scopes import numbers
@@ -117,7 +117,7 @@ class StarterTrials:
         )  # layers move in the model itself
 
     def _held(self, text: str) -> Result:
-        return held(self._planned(text))
+        return fitted(self._planned(text))
 
     def best(self, *ways: Sequence[str]) -> tuple[str, Verdict]:
         """The best candidate of the first way that works, with its verdict; else an empty text and the first

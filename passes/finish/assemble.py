@@ -22,7 +22,7 @@ from growc.passes.finish.continue_tables import continue_tables
 from growc.plans.plan import AxisStep, WeightPlan
 
 
-def mend_pass(c: Solved) -> Repaired:
+def repair_shapes_pass(c: Solved) -> Repaired:
     """Repair shape operands and attributes that depend on sizes, by the dialect."""
     repairs = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
     return Repaired(**vars(c), repairs=repairs)

@@ -24,9 +24,9 @@ from growc.plans.quantised import Quantised, quantised
 _WIDTHS = {"bfloat16": 2, "bool": 1, "string": 0, "int4": 1, "uint4": 1, "float8e4m3fn": 1, "float8e5m2": 1}
 
 
-def hold_pass(c: Result) -> Result:
+def fit_config_pass(c: Result) -> Result:
     """For a class with a config, make the config of the plan, and name the weights as the class does."""
-    return c.model.hold(c)
+    return c.model.fit_config(c)
 
 
 def certify_pass(c: Stored) -> Result:

@@ -33,13 +33,13 @@ ON_THE_WAY = frozenset({"Transpose", "Cast", "Identity"})
 class Network:
     """A feed-forward network.
 
-    given, gives: its input and its result, positions in front of channels. nodes: its operators, in order.
+    input, output: its input and its result, positions in front of channels. nodes: its operators, in order.
     shapes: the operators that read sizes of its inner values. stacks: the uses of its stored tensors. inner:
     of these, the one whose matrix reads the inner units.
     """
 
-    given: Value
-    gives: Value
+    input: Value
+    output: Value
     nodes: Sequence[Node]
     shapes: Sequence[Node]
     stacks: Sequence[Value]

@@ -46,11 +46,11 @@ def mixtures(c: Analysis, asked: Sequence[Bound]) -> list[Mixture]:
                 message = f"`ffn` ({axis.size}) cannot become experts: {error}"
                 remedy = "" if len(inside) == 1 else "`in layers …` around the statement names others alone"
                 raise GrowError(Diagnostic("G304", message, statement.axis.span, help=remedy)) from error
-            if network.gives in taken:
+            if network.output in taken:
                 message = "this network becomes a mixture of experts in a statement above"
-                related = ((taken[network.gives].statement.span, "the first one"),)
+                related = ((taken[network.output].statement.span, "the first one"),)
                 raise GrowError(Diagnostic("G304", message, statement.span, related=related))
-            taken[network.gives] = bound
+            taken[network.output] = bound
             mixtures_in_order.append(Mixture(bound.number, number, network, count, top, parts))
     return mixtures_in_order
 

@@ -18,7 +18,7 @@ from growc.checkpoint.check import compare as comparing
 from growc.checkpoint.classes.fit_config import HeldModel
 from growc.cli.main import main
 from growc.formats.compiler import outside
-from growc.passes import HOLD, PLANNING, run
+from growc.passes import FIT_CONFIG, PLANNING, run
 from growc.passes.compilation import Source
 
 IDS = torch.randint(4, 48, (2, 9), generator=torch.Generator().manual_seed(1))
@@ -195,10 +195,10 @@ def test_the_pass_hold_reads_what_it_requires(recipe, follows):
     given = Source(Path("Bert"), model, outside(), api.recipe(recipe).statements)
     planned = replace(run(PLANNING, given), after=lambda name, made, filled: names.append(name))
     read: set[str] = set()
-    held = HOLD.function(watched(planned, read))
+    held = FIT_CONFIG.function(watched(planned, read))
     changed = {name for name, value in vars(held).items() if vars(planned).get(name, read) is not value}
-    assert read <= {*HOLD.requires}
+    assert read <= {*FIT_CONFIG.requires}
     assert ("lowered" in changed) == follows
-    assert {"plan", "held"} <= changed <= {*HOLD.remakes}
-    HOLD.run(planned)
-    assert names == ["hold"]
+    assert {"plan", "grown"} <= changed <= {*FIT_CONFIG.remakes}
+    FIT_CONFIG.run(planned)
+    assert names == ["fit_config"]

@@ -143,7 +143,7 @@ def differ(*_: object, **__: object) -> Verification:
 
 NUMBERS = count()
 PATCHES: dict[str, tuple[str, Callable[..., object]]] = {
-    "G308-unaccounted": ("growc.dialects.onnx.repair.repair.Mender.fits", lambda *_: False),
+    "G308-unaccounted": ("growc.dialects.onnx.repair.repair.ShapeRepair.fits", lambda *_: False),
     "G325-changed": ("growc.source_changes._identity", lambda _: (next(NUMBERS),)),
     "G402-refuted": ("growc.verification.verify.verify", differ),
     "G503-interrupted": ("growc.api.reading_of", interrupt),

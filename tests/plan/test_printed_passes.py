@@ -102,14 +102,14 @@ CASES = {
     "depth": Case(STREAM, "stack layers to 3 by last with zero outputs"),
     "lower": Case(STREAM, f"{WIDEN}\nwiden ffn to 18 with average fill\nsubclone vocab to 12 by first"),
     "solve": Case(STREAM, f"{WIDEN}\nwiden ffn to 14 with random fill"),
-    "mend": Case(
+    "repair_shapes": Case(
         CUT,
         'widen axis 1 of "up" to 9 with zero fill',
         weights={"shape": np.array([-1, 6]), "up": np.ones((4, 6), np.float32)},
     ),
     "assemble": Case(STREAM, WIDEN),
     "certify": Case(STREAM, WIDEN),
-    "hold": Case(STREAM, WIDEN),
+    "fit_config": Case(STREAM, WIDEN),
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.held_model import ClassWeights, first_names
+from growc.checkpoint.classes.class_weights import ClassWeights, first_names
 from growc.checkpoint.files.directory import read_json
 from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.torch_tensors import entry_of

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
+from growc.checkpoint.classes.class_weights import ClassWeights
 from growc.checkpoint.classes.dependent_axes import following
-from growc.checkpoint.classes.held_model import ClassWeights
 from growc.checkpoint.classes.in_memory import ModuleInMemory
 from growc.checkpoint.classes.kept_axes import kept, one_less
-from growc.checkpoint.classes.model import ClassModel, held_model
-from growc.checkpoint.classes.new_tensors import GrownWeights, HeldResult
+from growc.checkpoint.classes.model import ClassModel, class_model
+from growc.checkpoint.classes.new_tensors import ClassResult, GrownWeights
 from growc.checkpoint.classes.stored_axes import StoredAxes
 from growc.checkpoint.classes.unread_tensors import unread_gaps, unread_notes
 from growc.checkpoint.files.quiet import quiet
@@ -66,13 +66,13 @@ class HeldModel(ClassModel):
 
     __repr__ = brief
 
-    def hold(self, c: Result) -> Result:
+    def fit_config(self, c: Result) -> Result:
         """The compilation with a config of the class. Raises GrowError (G309, G318, G319) if none fits."""
         if any(weight.upcycled for weight in c.graph.weights):
-            from growc.checkpoint.mixtures.named_mixture import hold_mixture
+            from growc.checkpoint.mixtures.named_mixture import fit_mixture
 
-            return hold_mixture(c)
-        return hold(c)
+            return fit_mixture(c)
+        return fit_config(c)
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
         """The model with mixtures of experts in place of networks, as the class of the result has them.
@@ -81,27 +81,27 @@ class HeldModel(ClassModel):
         """
         return (
             super().upcycle(mixtures)
-            if isinstance(self.holder, ModuleInMemory)
+            if isinstance(self.class_weights, ModuleInMemory)
             else self.with_mixtures(mixtures)
         )
 
 
-def hold(given: Result) -> Result:
+def fit_config(given: Result) -> Result:
     """The compilation with the class of its result, and with the plans of the weights in that class.
 
     An axis that only the class ties to another axis follows it. If the class has a fixed number of parts with
     one head in each, these parts get more heads. Raises GrowError (G308, G318, G319) if no config of the
     class holds the plan.
     """
-    model = held_model(given)
+    model = class_model(given)
     try:
-        outcome = _held(given)
+        outcome = _fitting(given)
         if isinstance(outcome, Unsolved):
             raise _refused(given, outcome, StoredAxes.of(given))
     finally:
         model.tried.clear()
     c, answer, target, notes = outcome
-    source = model.holder
+    source = model.class_weights
     module = source.build(answer.config, constants=True)
     compensation, idle = _made_up(module, target, answer.log)
     grown = GrownWeights(source, module, _planned(c), answer.config, compensation.factors, answer.leads)
@@ -114,24 +114,24 @@ def hold(given: Result) -> Result:
         bytes_to_write=written,
         notes=(*c.plan.notes, *notes, *idle, *unread_notes(grown), *filter(None, [source.remark])),
     )
-    return HeldResult(**vars(c) | {"plan": plan, "after": given.after}, held=grown)
+    return ClassResult(**vars(c) | {"plan": plan, "after": given.after}, grown=grown)
 
 
-def _held(c: Result) -> Followed | Unsolved:
+def _fitting(c: Result) -> Followed | Unsolved:
     """The plan that a config holds, or the closest config.
 
     A config that comes close leads to axes that follow. If another config holds the plan after that, the
     first may have come close by chance, so the next ones are tried first.
     """
     first, target = _answer(c)
-    held_plans: list[Followed] = []
+    fitting_others: list[Followed] = []
     for answer in (first, *(first.others if isinstance(first, Unsolved) else ())):
-        held = _followed(c, answer, target)
-        if held is not None and all(held[1].fields.get(name) == new for name, new in answer.fields.items()):
-            return held
-        held_plans += [] if held is None else [held]
-    if held_plans:
-        return held_plans[0]
+        grown = _followed(c, answer, target)
+        if grown is not None and all(grown[1].fields.get(name) == new for name, new in answer.fields.items()):
+            return grown
+        fitting_others += [] if grown is None else [grown]
+    if fitting_others:
+        return fitting_others[0]
     assert isinstance(first, Unsolved), "a config that holds the plan is taken at once"
     return next(filter(None, map(partial(_less, c), one_less(c))), first)
 
@@ -167,18 +167,18 @@ def _followed(c: Result, answer: FittedConfig | Unsolved, target: Target) -> Fol
 
 
 def _answer(c: Result) -> tuple[FittedConfig | Unsolved, Target]:
-    model = held_model(c)
-    source, target = model.holder, _target(c)
+    model = class_model(c)
+    source, target = model.class_weights, _target(c)
     with quiet():
         return solve(source.config, target, source.build, model.tried, model.decided), target
 
 
 def _refused(c: Result, answer: Unsolved, axes: StoredAxes) -> GrowError:
-    holder = held_model(c).holder
-    module, kind = holder.module, type(holder.module).__name__
+    class_weights = class_model(c).class_weights
+    module, kind = class_weights.module, type(class_weights.module).__name__
     for weight in now_stored(c.assembled)[:1]:
         return GrowError(computed_otherwise(kind, weight.name, weight.computed))
-    stored = ((w.copy_of, w.name) for w in c.plan.weights if w.copy_of in holder.stored)
+    stored = ((w.copy_of, w.name) for w in c.plan.weights if w.copy_of in class_weights.stored)
     copies = Counter(origin for origin, name in stored if name.startswith(f"{origin}."))
     repeated = {name: count + 1 for name, count in copies.items()}
     verbs = frozenset(type(bound.statement).__name__.lower() for bound in c.statements)
@@ -194,11 +194,11 @@ def _works(c: Result, more: Sequence[str]) -> bool:
         again = _again(
             c, [replace(bound, number=last + bound.number) for bound in statements], c.inside, c.kept
         )
-        outcome = _held(again)
+        outcome = _fitting(again)
         if isinstance(outcome, Unsolved):
             return False
         c, answer, target, _ = outcome
-        _made_up(held_model(c).holder.build(answer.config, constants=True), target, answer.log)
+        _made_up(class_model(c).class_weights.build(answer.config, constants=True), target, answer.log)
     except GrowError:
         return False
     return True
@@ -214,20 +214,20 @@ def _again(c: Result, more: Sequence[Bound], inside: bool, stays: Kept) -> Resul
 
 def _told(c: Result, bound: Bound, leader: Bound) -> str:
     ours, theirs = (getattr(statement.statement, "axis").name for statement in (bound, leader))  # noqa: B009
-    kind = type(held_model(c).holder.module).__name__
+    kind = type(class_model(c).class_weights.module).__name__
     return f"`{ours}` follows `{theirs}`, to which the config of `{kind}` ties it"
 
 
 def _planned(c: Result) -> dict[str, WeightPlan]:
     """The plans of the tensors that are stored, by the names of the result."""
-    stored = held_model(c).holder.stored
+    stored = class_model(c).class_weights.stored
     return {w.name: w for w in c.plan.weights if (w.copy_of or w.source) in stored}
 
 
 def _target(c: Result) -> Target:
     """The target of the search: shapes, ties and the log of the planned program."""
-    model = held_model(c)
-    program = planned_graph(c, model.holder.outline)
+    model = class_model(c)
+    program = planned_graph(c, model.class_weights.outline)
     _stay_on_cpu(program)
     inputs = model.inputs
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
@@ -244,7 +244,7 @@ def _target(c: Result) -> Target:
 
 def _unread_layers(model: ClassModel) -> dict[str, int]:
     """For each container of layers, how many of its layers the source's class has and does not read."""
-    module = model.holder.module
+    module = model.class_weights.module
     shapes = shapes_of(module)
     layers_read = layer_counts(read_by(model.captured.reads, shapes, ties_of(module)))
     return {name: count - layers_read.get(name, 0) for name, count in layer_counts(shapes).items()}
@@ -281,10 +281,10 @@ def _idle(kind: str, zeros: Sequence[str]) -> str:
 computes at their place, not what the layers do that were copied"
 
 
-def _with_factors(c: Result, held: GrownWeights[ClassWeights]) -> tuple[WeightPlan, ...]:
+def _with_factors(c: Result, grown: GrownWeights[ClassWeights]) -> tuple[WeightPlan, ...]:
     """The weights of the plan, with the factors that compensate for the class."""
-    names = {name: tied for tied in same_tensors(held.module) for name in tied}
-    factors = [held.factor(names.get(weight.name, [])) for weight in c.plan.weights]
+    names = {name: tied for tied in same_tensors(grown.module) for name in tied}
+    factors = [grown.factor(names.get(weight.name, [])) for weight in c.plan.weights]
     return tuple(
         weight if factor is None else replace(weight, scale=weight.scale * factor.times)
         for weight, factor in zip(c.plan.weights, factors, strict=True)

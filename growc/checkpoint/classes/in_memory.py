@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.held_model import ClassWeights, first_names
+from growc.checkpoint.classes.class_weights import ClassWeights, first_names
 from growc.checkpoint.files.quiet import quiet
 from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.torch_tensors import entry_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from growc.algebra.space import segments
-from growc.checkpoint.classes.model import held_model
+from growc.checkpoint.classes.model import class_model
 from growc.checkpoint.classes.stored_axes import StoredAxes, StoredAxis
 from growc.dialects.transformers.config.near_misses import Unsolved
 from growc.passes.compilation import Kept, Result
@@ -44,7 +44,7 @@ def one_less(c: Result) -> list[Kept]:
 
 
 def _cause(c: Result) -> str:
-    return f"no config of `{type(held_model(c).holder.module).__name__}` was found that changes these"
+    return f"no config of `{type(class_model(c).class_weights.module).__name__}` was found that changes these"
 
 
 def _axes(found: Unsolved, axes: StoredAxes) -> list[StoredAxis]:

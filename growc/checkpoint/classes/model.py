@@ -12,8 +12,8 @@ from typing import Any, Self
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from growc.checkpoint.classes.class_weights import ClassWeights, single
 from growc.checkpoint.classes.config_only import ConfigOnly
-from growc.checkpoint.classes.held_model import ClassWeights, single
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.config_folders import home_of
 from growc.checkpoint.files.directory import CONFIG, weight_files
@@ -39,14 +39,14 @@ from growc.verification.feeds import named_arrays
 class ClassModel(TorchModel):
     """The program of a class.
 
-    holder: the weights. inputs: the inputs of the capture. tried: outcomes of other configs of the class,
-    kept while a config is searched. decided: fields of the result's config that the caller sets.
+    inputs: the inputs of the capture. tried: outcomes of other configs of the class, kept while a config is
+    searched. decided: fields of the result's config that the caller sets.
     """
 
     __repr__ = brief
 
     libraries = ("torch", "transformers")
-    holder: ClassWeights = field(kw_only=True)
+    class_weights: ClassWeights = field(kw_only=True)
     inputs: Mapping[str, Any] = field(kw_only=True)
     tried: KnownSizes = field(default_factory=KnownSizes, kw_only=True)
     decided: Values = field(default_factory=dict, kw_only=True)
@@ -60,13 +60,13 @@ class ClassModel(TorchModel):
         G317, G323) if the path cannot be read or its class cannot be captured.
         """
         with quiet():
-            holder = CheckpointOnDisk.open(path) if path.is_dir() else ConfigOnly.open(path)
+            class_weights = CheckpointOnDisk.open(path) if path.is_dir() else ConfigOnly.open(path)
             if example_inputs is None:
-                return cls.of_holder(holder, guessed(holder.module))
+                return cls.of_weights(class_weights, guessed(class_weights.module))
             if isinstance(example_inputs, str | Path):
                 example_inputs = {n: to_torch(a) for n, a in named_arrays(Path(example_inputs)).items()}
-            inputs = tree_map_only(Tensor, single, _given(holder.module, example_inputs))
-            return cls.of_holder(holder, inputs)
+            inputs = tree_map_only(Tensor, single, _given(class_weights.module, example_inputs))
+            return cls.of_weights(class_weights, inputs)
 
     @classmethod
     def of_module(cls, module: nn.Module, example_inputs: Any = None) -> Self:
@@ -78,37 +78,41 @@ class ClassModel(TorchModel):
         from growc.checkpoint.classes.in_memory import ModuleInMemory
 
         if example_inputs is None:
-            holder = ModuleInMemory.of(module)
-            return cls.of_holder(holder, guessed(holder.module))
+            class_weights = ModuleInMemory.of(module)
+            return cls.of_weights(class_weights, guessed(class_weights.module))
         inputs = _given(module, example_inputs)
-        return cls.of_holder(ModuleInMemory.of(module, inputs), tree_map_only(Tensor, single, inputs))
+        return cls.of_weights(ModuleInMemory.of(module, inputs), tree_map_only(Tensor, single, inputs))
 
     @classmethod
-    def of_holder(cls, holder: ClassWeights, inputs: Mapping[str, Any]) -> Self:
+    def of_weights(cls, class_weights: ClassWeights, inputs: Mapping[str, Any]) -> Self:
         """The model of a class, captured on these inputs. Raises GrowError (G317) if it cannot be
         captured.
         """
-        captured = export(holder.module, (), inputs)
-        return cls.of_captured(holder, inputs, captured)
+        captured = export(class_weights.module, (), inputs)
+        return cls.of_captured(class_weights, inputs, captured)
 
     @classmethod
-    def of_captured(cls, holder: ClassWeights, inputs: Mapping[str, Any], captured: ExportedModule) -> Self:
+    def of_captured(
+        cls, class_weights: ClassWeights, inputs: Mapping[str, Any], captured: ExportedModule
+    ) -> Self:
         """The model of a class that is already captured."""
-        program = lower(captured, holder.stored_tensor, holder.has)
-        return cls(program, captured=captured, read=holder.tensor, holder=holder, inputs=inputs)
+        program = lower(captured, class_weights.stored_tensor, class_weights.has)
+        return cls(
+            program, captured=captured, read=class_weights.tensor, class_weights=class_weights, inputs=inputs
+        )
 
     def deciding(self, config: Mapping[str, Json]) -> Self:
         """The model with these values in the result's config. Raises GrowError (G200) for an unknown
         field.
         """
-        fields, decided = complete(self.holder.module, {}), dict[FieldPath, object]()
+        fields, decided = complete(self.class_weights.module, {}), dict[FieldPath, object]()
         for spelling, value in config.items():
             try:
                 value_at(fields, path := path_of(spelling))
             except (ValueError, LookupError, TypeError):
                 near = nearest(spelling, map(str, fields))
                 remedy = f"did you mean `{near}`?" if near else "its config.json shows which there are"
-                kind = type(self.holder.module).__name__
+                kind = type(self.class_weights.module).__name__
                 raise wrong(f"the config of `{kind}` has no field `{spelling}`", remedy) from None
             decided[path] = value
         return replace(self, decided=decided)
@@ -125,7 +129,7 @@ def _given(module: nn.Module, example_inputs: object) -> dict[str, object]:
     return without_cache(module, kwargs=step) | step
 
 
-def held_model(c: Source) -> ClassModel:
+def class_model(c: Source) -> ClassModel:
     """The model of a compilation of a class."""
     assert isinstance(c.model, ClassModel), "a class was compiled"
     return c.model

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from growc.algebra.indexmap import Array
+from growc.checkpoint.classes.class_weights import ClassWeights, first_names
 from growc.checkpoint.classes.config_only import ConfigOnly
-from growc.checkpoint.classes.held_model import ClassWeights, first_names
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.key_mapping import in_file
 from growc.checkpoint.files.lora import AdapterGrowth, adapters_of, grow_adapter
@@ -237,18 +237,18 @@ def _kept(axis: int, old: int, new: int) -> AxisStep:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
-class HeldResult(Result, Generic[H]):
+class ClassResult(Result, Generic[H]):
     """A finished compilation of a class.
 
-    held: the class that stores the result, and its weights there.
+    grown: the class that stores the result, and its weights there.
     """
 
-    held: GrownWeights[H]
+    grown: GrownWeights[H]
 
 
-def held_result(c: Result) -> HeldResult[H]:
-    """The compilation as a `HeldResult`; it must be one of a class."""
-    assert isinstance(c, HeldResult), "a class was compiled"
+def class_result(c: Result) -> ClassResult[H]:
+    """The compilation as a `ClassResult`; it must be one of a class."""
+    assert isinstance(c, ClassResult), "a class was compiled"
     return c
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.held_model import ClassWeights
+from growc.checkpoint.classes.class_weights import ClassWeights
 from growc.checkpoint.files.directory import Checkpoint, config_of
 from growc.checkpoint.files.key_mapping import ModuleNames
 from growc.checkpoint.files.safetensors_file import HeaderEntry

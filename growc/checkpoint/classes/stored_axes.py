@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from growc.algebra.space import Space, factors, find
-from growc.checkpoint.classes.model import held_model
+from growc.checkpoint.classes.model import class_model
 from growc.passes.compilation import Result
 from growc.resolve.bound import Bound
 
@@ -30,7 +30,7 @@ class StoredAxes:
     @staticmethod
     def of(c: Result) -> StoredAxes:
         """The stored axes of a compilation."""
-        names = held_model(c).holder.first
+        names = class_model(c).class_weights.first
         spaces: dict[StoredAxis, Space] = {}
         for use in c.graph.uses():
             assert use.weight is not None

@@ -61,7 +61,7 @@ def save(module: nn.Module, path: str | Path, *, force: bool = False) -> Path:
     Raises GrowError. G309: files cannot hold the elements. G501: a file exists that growc did not write, and
     not `force`. G502: the file cannot be written.
     """
-    from growc.checkpoint.classes.held_model import first_names
+    from growc.checkpoint.classes.class_weights import first_names
     from growc.checkpoint.files.torch_tensors import entry_of
     from growc.dialects.torch.operators.arrays import to_numpy
     from growc.files.commit import commit

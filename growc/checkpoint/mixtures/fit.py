@@ -16,19 +16,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from growc.checkpoint.classes.class_weights import first_names
 from growc.checkpoint.classes.config_only import ConfigOnly
-from growc.checkpoint.classes.held_model import first_names
-from growc.checkpoint.classes.model import ClassModel, held_model
+from growc.checkpoint.classes.model import ClassModel, class_model
 from growc.checkpoint.mixtures.place_tensors import (
     EXPERT,
     INNER,
     Kinds,
+    MixtureTensor,
     UnplacedError,
     chosen,
     computes_the_same,
     places,
 )
-from growc.checkpoint.mixtures.place_tensors import MixtureTensor as Held
 from growc.checkpoint.mixtures.region import Region
 from growc.checkpoint.mixtures.same_graph import Matching
 from growc.dialects.transformers.classes import build
@@ -54,13 +54,13 @@ class Fitted:
     """The result of a search.
 
     module: the result's class, on meta. config: the config it is built from. tensors: the source's name for
-    names of its state. held: for each mixture, the contents of its tensors by name.
+    names of its state. contents: for each mixture, the contents of its tensors by name.
     """
 
     module: nn.Module
     config: Mapping[str, object]
     tensors: Mapping[str, str]
-    held: Sequence[Mapping[str, Held]]
+    contents: Sequence[Mapping[str, MixtureTensor]]
 
 
 class ClassDiffersError(Exception):
@@ -95,7 +95,7 @@ class Fit:
 
     def config(self, values: Values) -> dict[str, object]:
         """The fields of the source's config that the class has, with other values of some."""
-        fields, source_config = self.kind.config_class, self.model.holder.config
+        fields, source_config = self.kind.config_class, self.model.class_weights.config
         assert fields is not None, "a class without one is refused where it is named"
         class_fields = fields().to_dict()
         shared = {
@@ -110,8 +110,8 @@ class Fit:
         with Attempt() as attempt:
             config = self.config(values)
             module = build(config, constants=True)
-            holder = ConfigOnly(module, first_names(module), config, build)
-            model = ClassModel.of_holder(holder, self.model.inputs)
+            class_weights = ConfigOnly(module, first_names(module), config, build)
+            model = ClassModel.of_weights(class_weights, self.model.inputs)
             return run(ANALYSIS, Source(Path(self.kind.__name__), model, self.outside))
         raise ClassDiffersError(str(attempt.error).splitlines()[0]) from attempt.error
 
@@ -197,7 +197,7 @@ class Fit:
     def is_given(self, path: FieldPath) -> bool:
         """Whether the source's config has a field."""
         try:
-            value_at(self.model.holder.config, path)
+            value_at(self.model.class_weights.config, path)
         except (LookupError, TypeError):
             return False
         return True
@@ -209,39 +209,39 @@ class Fit:
         plan.
         """
         analysis = self.analysed(values)
-        holder = held_model(analysis).holder
-        stops = {mixture.network.gives for mixture in self.mixtures}
-        match = Matching(stops, self.model.holder.stored, holder.stored)
+        class_weights = class_model(analysis).class_weights
+        stops = {mixture.network.output for mixture in self.mixtures}
+        match = Matching(stops, self.model.class_weights.stored, class_weights.stored)
         if not match.whole(self.source.graph, analysis.graph):
             raise ClassDiffersError(self.difference(match))
         contents = [
             self.placed(self.region(match, analysis, mixture), analysis, mixture) for mixture in self.mixtures
         ]
         accounted = {
-            holder.first[name]
+            class_weights.first[name]
             for name in (*match.tensors, *(n for mixture_contents in contents for n in mixture_contents))
         }
-        if unaccounted := [name for name, first in holder.first.items() if first not in accounted]:
+        if unaccounted := [name for name, first in class_weights.first.items() if first not in accounted]:
             raise ClassDiffersError(f"nothing says what is to become of `{unaccounted[0]}`")
-        return Fitted(holder.module, holder.config, match.tensors, contents)
+        return Fitted(class_weights.module, class_weights.config, match.tensors, contents)
 
     def region(self, match: Matching, made: Analysis, mixture: Mixture) -> Region:
         """The part of the class that corresponds to a network. Raises OtherwiseError if there is none."""
         network = mixture.network
-        gives = match.stands.get(network.gives)
+        gives = match.stands.get(network.output)
         if gives is None:
-            raise ClassDiffersError(f"nothing in the class stands for `{network.gives.name}`")
+            raise ClassDiffersError(f"nothing in the class stands for `{network.output.name}`")
         order = {v: k for k, node in enumerate(made.graph.nodes) for v in node.outputs}
         above = walk([gives], lambda v: () if v.producer is None else v.producer.operands)
-        candidates = [v for v in above if v in order and v.sizes == network.given.sizes and v is not gives]
+        candidates = [v for v in above if v in order and v.sizes == network.input.sizes and v is not gives]
         for value in sorted(candidates, key=lambda v: -order[v]):
-            if match.match(network.given, value):
+            if match.match(network.input, value):
                 region = Region.of(made.graph, value, gives)
                 if region.whole:
                     return region
-        raise ClassDiffersError(f"nothing in the class stands for `{network.given.name}`")
+        raise ClassDiffersError(f"nothing in the class stands for `{network.input.name}`")
 
-    def placed(self, region: Region, made: Analysis, mixture: Mixture) -> Mapping[str, Held]:
+    def placed(self, region: Region, made: Analysis, mixture: Mixture) -> Mapping[str, MixtureTensor]:
         """Contents of a region's tensors with which it computes what the network does.
 
         Raises OtherwiseError if there are none.
@@ -250,11 +250,11 @@ class Fit:
         if (top := chosen(region, made)) != {mixture.top}:
             counts = " and ".join(map(str, sorted(top))) or "no"
             raise ClassDiffersError(f"it chooses {counts} experts, and {mixture.top} are planned")
-        dense = Region.of(self.source.graph, network.given, network.gives)
+        dense = Region.of(self.source.graph, network.input, network.output)
         parts = [kinds.parts(mixture, use) for use in network.stacks]
         sources = [(one.kinds, one.shape) for one in parts]
         try:
-            for contents in places(region, Kinds(made), sources, held_model(made).holder.stored):
+            for contents in places(region, Kinds(made), sources, class_model(made).class_weights.stored):
                 if computes_the_same(dense, parts, region, contents):
                     return contents
         except UnplacedError as error:

@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.checkpoint.classes.held_model import ClassWeights
-from growc.checkpoint.classes.model import held_model
-from growc.checkpoint.classes.new_tensors import GrownWeights, H, HeldResult
+from growc.checkpoint.classes.class_weights import ClassWeights
+from growc.checkpoint.classes.model import class_model
+from growc.checkpoint.classes.new_tensors import ClassResult, GrownWeights, H
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.lora import adapters_of
 from growc.checkpoint.files.quiet import quiet
@@ -37,13 +37,13 @@ from growc.recipe import syntax_tree as ast
 class MixtureWeights(GrownWeights[H]):
     """The weights of a mixture by the names of its class.
 
-    dense: the source's name for names of tensors that stay the source's. held: contents of the mixtures'
+    dense: the source's name for names of tensors that stay the source's. mixed: contents of the mixtures'
     tensors. stacks, routers: for each of these tensors, the plans of its mixture.
     """
 
     carries = False
     dense: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[str, MixtureTensor] = field(default_factory=dict)
+    mixed: Mapping[str, MixtureTensor] = field(default_factory=dict)
     stacks: Mapping[str, Sequence[WeightPlan]] = field(default_factory=dict)
     routers: Mapping[str, WeightPlan] = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class MixtureWeights(GrownWeights[H]):
         plans = {}
         for name in stored_names:
             origin = dense.get(self.first[name]) or self.stacks[name][0].source
-            shape = self.held[name].shape if name in self.held else self.source.entry(origin).shape
+            shape = self.mixed[name].shape if name in self.mixed else self.source.entry(origin).shape
             plans[name] = WeightPlan(name, origin, "", shape, shape, ())
         return plans
 
@@ -70,14 +70,14 @@ class MixtureWeights(GrownWeights[H]):
         """The memory in bytes that making a tensor needs: twice its size if it holds experts, which are made
         as a whole.
         """
-        return 2 * self.entry(name).nbytes if name in self.held else 0
+        return 2 * self.entry(name).nbytes if name in self.mixed else 0
 
     def make(self, name: str) -> Rows:
         """One tensor of the result: the source's tensor, or experts' tensors made as a whole."""
-        if name not in self.held:
+        if name not in self.mixed:
             origin = self.origin(name)
             return self.source.rows(origin) or stored(self.source.read(origin))
-        place, plans, router = self.held[name], self.stacks[name], self.routers[name]
+        place, plans, router = self.mixed[name], self.stacks[name], self.routers[name]
         kind = DTYPES[self.entry(name).dtype]
         if place.router:
             scores = execute(router, np.zeros(router.before, np.float32))
@@ -93,19 +93,19 @@ class MixtureWeights(GrownWeights[H]):
 
     def reads(self, name: str, rows: range) -> int:
         """The number of bytes of the source that are read for some rows; for experts' tensors, all."""
-        if name not in self.held:
+        if name not in self.mixed:
             entry = self.entry(name)
             return len(rows) * entry.row_bytes
         plans = self.stacks[name]
-        return sum(self.source.entry(plans[k].source).nbytes for k in self.held[name].numbers)
+        return sum(self.source.entry(plans[k].source).nbytes for k in self.mixed[name].numbers)
 
 
-def hold_mixture(c: Result) -> Result:
+def fit_mixture(c: Result) -> Result:
     """The compilation with the class of its result.
 
     Raises GrowError (G200, G309, G318).
     """
-    model, kind = held_model(c), named_class()
+    model, kind = class_model(c), named_class()
     if kind is None:
         remedy = "name one that transformers has: `--class transformers:NAME` (`model_class=` in Python)"
         raise wrong("`upcycle` of a checkpoint needs the class that holds the mixture", remedy)
@@ -117,19 +117,21 @@ def hold_mixture(c: Result) -> Result:
     plans = {plan.source: plan for plan in c.plan.weights}
     routers = {_place(w.upcycled): plans[w.name] for w in c.graph.weights if w.upcycled and w.upcycled.router}
     stacks, drawn = dict[str, Sequence[WeightPlan]](), dict[str, WeightPlan]()
-    for mixture, mixture_contents in zip(planned, fitted.held, strict=True):
+    for mixture, mixture_contents in zip(planned, fitted.contents, strict=True):
         stack_plans = [plans[use.name] for use in mixture.network.stacks]
         stacks |= dict.fromkeys(mixture_contents, stack_plans)
         drawn |= dict.fromkeys(mixture_contents, routers[mixture.statement, mixture.number])
-    contents = {name: place for mixture_contents in fitted.held for name, place in mixture_contents.items()}
-    holder: ClassWeights = model.holder
+    contents = {
+        name: place for mixture_contents in fitted.contents for name, place in mixture_contents.items()
+    }
+    class_weights: ClassWeights = model.class_weights
     weights = MixtureWeights(
-        holder, fitted.module, {}, fitted.config, {}, {}, fitted.tensors, contents, stacks, drawn
+        class_weights, fitted.module, {}, fitted.config, {}, {}, fitted.tensors, contents, stacks, drawn
     )
     written = sum(weights.entry(name).nbytes for name in weights.plans)
     note = f"the result is a `{kind.__name__}`; weights stand here by the names of the source"
     plan = replace(c.plan, bytes_to_write=written, notes=(*c.plan.notes, note))
-    return HeldResult(**vars(c) | {"plan": plan}, held=weights)
+    return ClassResult(**vars(c) | {"plan": plan}, grown=weights)
 
 
 def _place(mark: Upcycled | None) -> tuple[int, int]:
@@ -146,7 +148,7 @@ def require_alone(c: Result) -> None:
         message = "beside `upcycle`, a checkpoint takes no other statement"
         remedy = "apply the others first, or to the mixture that this one gives"
         raise GrowError(Diagnostic("G309", message, others[0].statement.span, help=remedy))
-    source = held_model(c).holder
+    source = class_model(c).class_weights
     if isinstance(source, CheckpointOnDisk) and source.checkpoint.distributed:
         raise GrowError(Diagnostic("G309", "`upcycle` reads no distributed checkpoint"))
     if isinstance(source, CheckpointOnDisk) and list(adapters_of(source.checkpoint)):

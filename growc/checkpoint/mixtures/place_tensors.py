@@ -219,22 +219,22 @@ def chosen(region: Region, analysis: Analysis) -> set[int]:
 
 
 def computes_the_same(
-    network: Region, parts: Sequence[Parts], mixture: Region, held: Mapping[str, MixtureTensor]
+    network: Region, parts: Sequence[Parts], mixture: Region, contents: Mapping[str, MixtureTensor]
 ) -> bool:
     """Whether a mixture of equal experts computes what the network does, for random scores of experts."""
     random = np.random.default_rng(0)
-    x = random.standard_normal([size[0] for size in network.given.sizes or ()]).astype(np.float32)
+    x = random.standard_normal([size[0] for size in network.input.sizes or ()]).astype(np.float32)
     tensors = {
         one.name: (random.standard_normal(one.whole) / np.sqrt(one.whole[-1])).astype(np.float32)
         for one in parts
     }
     expected = network.computed(x, tensors)
-    router = next(place for place in held.values() if place.router)
+    router = next(place for place in contents.values() if place.router)
     count = _sizes(router.kinds, router.shape)[EXPERT]
     stacks = {k: one.stack(tensors[one.name], count) for k, one in enumerate(parts)}
     copies = random.standard_normal((x.shape[-1], count // parts[0].count)).astype(np.float32)
     scores = copies.repeat(parts[0].count, axis=1)
-    actual = mixture.computed(x, {name: place.filled(stacks, scores) for name, place in held.items()})
+    actual = mixture.computed(x, {name: place.filled(stacks, scores) for name, place in contents.items()})
     if expected is None or actual is None or expected.shape != actual.shape:
         return False
     return bool(np.abs(actual - expected).max() <= CLOSE * np.abs(expected).max())

@@ -14,29 +14,29 @@ from growc.ir.walk import walk
 class Region:
     """A part of a graph.
 
-    nodes: in order. given, gives: the value it reads and the value it makes. whole: whether it reads no other
-    value.
+    nodes: in order. input, output: the value it reads and the value it makes. whole: whether it reads no
+    other value.
     """
 
     graph: Graph
-    given: Value
-    gives: Value
+    input: Value
+    output: Value
     nodes: tuple[Node, ...]
     whole: bool
 
     @staticmethod
-    def of(graph: Graph, given: Value, gives: Value) -> Region:
+    def of(graph: Graph, given: Value, output: Value) -> Region:
         """The region between two values."""
 
         def above(value: Value) -> list[Value]:
             node = value.producer
             return [] if value is given or value.known is not None or node is None else list(node.operands)
 
-        reached = list(walk([gives], above))
+        reached = list(walk([output], above))
         inside = {v.producer for v in reached if v is not given and v.known is None and v.producer}
         fed = [v for v in reached if v.producer is None and v.weight is None and v.known is None]
         nodes = tuple(node for node in graph.nodes if node in inside)
-        return Region(graph, given, gives, nodes, fed in ([], [given]))
+        return Region(graph, given, output, nodes, fed in ([], [given]))
 
     @property
     def uses(self) -> list[Value]:
@@ -49,14 +49,14 @@ class Region:
 
         None if it cannot be evaluated.
         """
-        values: dict[Value, Array] = {self.given: given}
+        values: dict[Value, Array] = {self.input: given}
         for node in self.nodes:
             operands = [None if v is None else _numbers(v, values, tensors) for v in node.inputs]
             results = self.graph.dialect.evaluate(node, operands)
             if results is None:
                 return None
             values.update(zip(node.outputs, results, strict=True))
-        return values.get(self.gives)
+        return values.get(self.output)
 
 
 def _numbers(value: Value, known: Mapping[Value, Array], tensors: Mapping[str, Array]) -> Array | None:

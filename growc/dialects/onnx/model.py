@@ -27,7 +27,7 @@ from growc.dialects.onnx.layers.rearrange import rebuild
 from growc.dialects.onnx.operators.number_ranges import RANGES
 from growc.dialects.onnx.operators.site import COMPLEX, REAL
 from growc.dialects.onnx.operators.table import OPERATORS
-from growc.dialects.onnx.repair.repair import Mender
+from growc.dialects.onnx.repair.repair import ShapeRepair
 from growc.dialects.onnx.shapes.body_lines import CONTROL
 from growc.dialects.onnx.shapes.merging import behind
 from growc.dialects.onnx.shapes.sample_points import settle
@@ -200,13 +200,13 @@ class IrModel(ABC):
         taken: ExpertRemoval,
     ) -> Repairs:
         """Adapt all shape operands and attributes to the sizes of the result."""
-        return Mender(axes, self.simulator, resize, taken).run(sampled)
+        return ShapeRepair(axes, self.simulator, resize, taken).run(sampled)
 
     def put_back(self, made: Assembled) -> Assembled:
         """Return a plan's stored tensors, with changed computed weights made of their own stored tensors."""
         return made
 
-    def hold(self, c: Result) -> Result:
+    def fit_config(self, c: Result) -> Result:
         """Return a compilation with all that stores its result, if that is more than the graph itself."""
         return c
 

@@ -51,7 +51,7 @@ class _Inserting(Writer):
         """The counterpart of each value, with experts as its first axis."""
         self.last = clone.node_of(self.network.nodes[-1])
         self.parts = {use: k for k, use in enumerate(self.network.stacks)}
-        self.stem = _stem([use.name for use in self.network.stacks]) or f"{self.network.gives.name}."
+        self.stem = _stem([use.name for use in self.network.stacks]) or f"{self.network.output.name}."
 
     def run(self) -> list[ir.Node]:
         network, clone = self.network, self.clone
@@ -60,8 +60,8 @@ class _Inserting(Writer):
             self.widened(node)
         for node in network.shapes:
             self.without_experts(node)
-        gives = clone.value_of(network.gives)
-        mixed = self.combined(self.many[network.gives], self.gates(), network.gives.rank)
+        gives = clone.value_of(network.output)
+        mixed = self.combined(self.many[network.output], self.gates(), network.output.rank)
         mixed.type, mixed.shape = gives.type, gives.shape
         gives.replace_all_uses_with(mixed, replace_graph_outputs=True)
         mixed.name, gives.name = gives.name, self.unused(f"{gives.name}.before")
@@ -76,7 +76,7 @@ class _Inserting(Writer):
     ) -> ir.Value:
         """Add a node in front of the network's end, and return its one result."""
         result = self.insert(self.last, op, list(inputs), attributes, f"{self.stem}{name}")
-        result.type = self.clone.value_of(self.network.given).type
+        result.type = self.clone.value_of(self.network.input).type
         return result
 
     # ---- the network, once for all experts
@@ -201,8 +201,8 @@ class _Inserting(Writer):
     def gates(self) -> ir.Value:
         """Return each expert's weight at every position: a softmax over the chosen ones, zero for others."""
         network = self.network
-        given = self.clone.value_of(network.given)
-        rows = (network.given.sizes or ())[-1][0]
+        given = self.clone.value_of(network.input)
+        rows = (network.input.sizes or ())[-1][0]
         dtype = ir.DataType.FLOAT if given.dtype is None else given.dtype
         zeros = ir.tensor(np.zeros((rows, 1), dtype=dtype.numpy()), dtype=dtype)
         router = self.initializer(f"{self.stem}router.weight", zeros)

@@ -13,8 +13,7 @@ import onnx_ir as ir
 from growc.algebra.space import Size
 from growc.dialects.onnx.capture.owners import NOBODY, Owners, enclosing
 from growc.dialects.onnx.clones import Clone
-from growc.dialects.onnx.layers.matching_nodes import Twins
-from growc.dialects.onnx.layers.matching_nodes import twins as matching
+from growc.dialects.onnx.layers.matching_nodes import MatchingNodes, match_nodes
 from growc.ir.graph import Graph
 from growc.passes.layers.layer_runs import Layer, LayerPlace, Layers, Run
 
@@ -42,7 +41,7 @@ class Layered:
         }
         self.outputs = set(self.graph.outputs)
         self.given = {v: place for r in range(len(layers.runs)) for v, place in self._given(r)}
-        self.paired: dict[tuple[LayerPlace, int], Twins] = {}
+        self.paired: dict[tuple[LayerPlace, int], MatchingNodes] = {}
         self.states = {self.value_of(v) for pair in graph.states for v in pair}
         self.inputs: dict[LayerPlace, list[ir.Value]] = {}
         for r, run in enumerate(layers.runs):
@@ -106,17 +105,17 @@ class Layered:
         if value in self.private:
             return self.inputs[place[0], layer][self.inputs[place].index(value)]
         node = value.producer()
-        twin = None if node is None else self.twins(place, layer).get(node)
+        twin = None if node is None else self.matching(place, layer).get(node)
         number = value.index() or 0
         return twin.outputs[number] if twin is not None and number < len(twin.outputs) else None
 
-    def twins(self, place: LayerPlace, layer: int) -> Twins:
+    def matching(self, place: LayerPlace, layer: int) -> MatchingNodes:
         """Return, for the nodes of one layer, the nodes of another of its run that do the same."""
         if (place, layer) not in self.paired:
             run, other = self.layers.runs[place[0]].layers, (place[0], layer)
             starts = self.value_of(run[place[1]].start), self.value_of(run[layer].start)
             ends = self.value_of(run[place[1]].end), self.value_of(run[layer].end)
-            self.paired[place, layer] = matching(self.own[place], self.own[other], starts, ends)
+            self.paired[place, layer] = match_nodes(self.own[place], self.own[other], starts, ends)
         return self.paired[place, layer]
 
     def _top_nodes(self, layer: Layer, outer: Mapping[ir.Node, ir.Node]) -> list[ir.Node]:

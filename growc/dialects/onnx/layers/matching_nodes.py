@@ -9,17 +9,17 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-Twins = dict[ir.Node, ir.Node]
+MatchingNodes = dict[ir.Node, ir.Node]
 
 
-def twins(
+def match_nodes(
     a: Collection[ir.Node],
     b: Collection[ir.Node],
     starts: tuple[ir.Value, ir.Value],
     ends: tuple[ir.Value, ir.Value],
-) -> Twins:
+) -> MatchingNodes:
     """Return, for nodes of layer `a`, those of layer `b`. The layers read `starts` and compute `ends`."""
-    inside, pairs = (set(a), set(b)), Twins()
+    inside, pairs = (set(a), set(b)), MatchingNodes()
     pending = [(ends[0].producer(), ends[1].producer()), *_readers(*starts, inside)]
     while pending:
         one, other = pending.pop()

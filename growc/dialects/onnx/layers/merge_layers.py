@@ -25,10 +25,10 @@ def counterparts(source: Layered, place: LayerPlace, layer: int) -> dict[ir.Valu
     Raises GrowError (G314) if the layers have different nodes.
     """
     pairs: dict[ir.Value, ir.Value] = {}
-    twins = source.twins(place, layer)
-    if len(twins) != len(source.own[place]) or len(twins) != len(source.own[place[0], layer]):
+    matching = source.matching(place, layer)
+    if len(matching) != len(source.own[place]) or len(matching) != len(source.own[place[0], layer]):
         raise unlike(place, layer, "they have other nodes")
-    for node, twin in twins.items():
+    for node, twin in matching.items():
         _pair(source, node, twin, pairs)
     return pairs
 

@@ -1,4 +1,4 @@
-"""Repair of sizes: the new graph is simulated after the weights change, and mended where sizes are read.
+"""Repair of sizes: the new graph is simulated after the weights change, and repaired where sizes are read.
 
 Needs: the source graph, the new shape of every weight use, and the sizes that the spaces demand of every
 value. Gives: `Repairs`, patches of shape operands and attributes.
@@ -45,7 +45,7 @@ from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.edits import Patch, Repairs, Sampled
 
 
-class Mender:
+class ShapeRepair:
     """The simulation of the result, with repairs. `resize` returns the new size of a space."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Mender:
             return
         self.agreed(node, sim)
         first = self.required(instance, sim)
-        if self.mended(node, sim, run, first):
+        if self.repaired(node, sim, run, first):
             self.demanded(node, sim)
             return
         wanted = [self.wants.demand(o) for o in node.outputs]
@@ -136,7 +136,7 @@ class Mender:
                 difference = f"should have {_spell([wanted])}, but has {_spell([sizes])}"
                 raise refusal(node, f"its operand {i} {difference}")
 
-    def mended(self, node: Node, sim: Simulation, run: Callable[..., None], first: Patch) -> bool:
+    def repaired(self, node: Node, sim: Simulation, run: Callable[..., None], first: Patch) -> bool:
         """Whether a patch of the node's sizes, merged with `first`, gives its results the demanded sizes."""
         for patch in [first, *(first.merged(p) for p in self.shape_operand(node, sim))]:
             if self.fits(node, sim, run, patch):
@@ -240,7 +240,7 @@ class Mender:
     def shape_arithmetic(self, node: Node, sim: Simulation, run: Callable[..., None]) -> None:
         """Run a node without demands, except those of readers on numbers that it lays out."""
         lays = node.laws.shape is not None and not self.asked.keys().isdisjoint(node.outputs)
-        if lays and self.mended(node, sim, run, Patch()):
+        if lays and self.repaired(node, sim, run, Patch()):
             return
         try:
             run()

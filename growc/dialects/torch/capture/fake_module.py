@@ -211,24 +211,24 @@ def _contents(part: nn.Module) -> list[tuple[Any, Any]]:
     ]
 
 
-def _restore(held: Any, content: Any) -> None:
+def _restore(container: Any, content: Any) -> None:
     """Restore the content of a dictionary or list.
 
     A subclass may refuse writes, so the methods of its base class are called.
     """
-    if len(held) == len(content) and all(map(operator.is_, _parts(held), _parts(content))):
+    if len(container) == len(content) and all(map(operator.is_, _parts(container), _parts(content))):
         return
-    if isinstance(held, list):
-        list.__setitem__(held, slice(None), content)
+    if isinstance(container, list):
+        list.__setitem__(container, slice(None), content)
         return
-    kind = OrderedDict if isinstance(held, OrderedDict) else dict
-    kind.clear(held)
+    kind = OrderedDict if isinstance(container, OrderedDict) else dict
+    kind.clear(container)
     for key, value in content.items():
-        kind.__setitem__(held, key, value)
+        kind.__setitem__(container, key, value)
 
 
-def _parts(held: Any) -> list[Any]:
-    return [*held, *dict.values(held)] if isinstance(held, dict) else held
+def _parts(container: Any) -> list[Any]:
+    return [*container, *dict.values(container)] if isinstance(container, dict) else container
 
 
 @contextmanager

@@ -39,8 +39,8 @@ def planned_graph(c: compilation.Result, outline: Callable[[str], Tensor]) -> Gr
 
     Tensors that no checkpoint holds have values. outline: returns a stored tensor of the source on meta.
     """
-    holdings = replace(SourceTensors.of(c), read=outline)
-    return emit(c, holdings, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
+    source = replace(SourceTensors.of(c), read=outline)
+    return emit(c, source, lambda value: torch.empty(_sizes(value), dtype=_dtype(value), device="meta"))
 
 
 def grown_module(c: compilation.Result, training: ExportedModule | GrowError | None = None) -> GrownModule:
@@ -53,7 +53,7 @@ def grown_module(c: compilation.Result, training: ExportedModule | GrowError | N
 
 def emit(
     c: compilation.Result,
-    holdings: SourceTensors,
+    source: SourceTensors,
     tensor: Callable[[ir.Value], Tensor],
     training: ExportedModule | GrowError | None = None,
 ) -> GrownModule:
@@ -62,7 +62,7 @@ def emit(
     Raises GrowError (G308).
     """
     try:
-        return _emitted(c, holdings, tensor, training)
+        return _emitted(c, source, tensor, training)
     finally:
         for graph in (torch_model(c).captured, training):
             if isinstance(graph, ExportedModule):
@@ -71,7 +71,7 @@ def emit(
 
 def _emitted(
     c: compilation.Result,
-    holdings: SourceTensors,
+    source: SourceTensors,
     tensor: Callable[[ir.Value], Tensor],
     training: ExportedModule | GrowError | None,
 ) -> GrownModule:
@@ -84,17 +84,20 @@ def _emitted(
     calls = rebuilding.all()
     outputs = [rebuilding.output(v) for v in model.graph.outputs]
     spec, results = _results(c, captured, model, places)
-    graph, used = write(captured, model, calls, outputs, results, holdings)
+    graph, used = write(captured, model, calls, outputs, results, source)
     graphs, missing = {False: graph}, ""
     try:
         if isinstance(training, GrowError):
             raise training
         if training is not None:
-            graphs[True], training_used = _trained(captured, training, rebuilding, outputs, results, holdings)
+            graphs[True], training_used = _trained(captured, training, rebuilding, outputs, results, source)
             used += [value for value in training_used if value not in used]
     except GrowError as error:
         missing = reason_of(error)
-    tensors, returned = holdings.tensors(used, tensor), (r.output for r in results if r.output is not None)
+    tensors, returned = (
+        source.tensors(used, tensor),
+        (r.output for r in results if r.output is not None),
+    )
     descent = PortMapping.of(c, model, [model.graph.outputs[k].name or "" for k in returned])
     return GrownModule(tensors, graphs, spec, descent, missing)
 
@@ -131,7 +134,7 @@ def _trained(
     rebuilding: Rebuilding,
     outputs: list[RebuiltCall],
     results: list[ForwardResult],
-    holdings: SourceTensors,
+    source: SourceTensors,
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """Return the graph for training and the stored tensors that it reads. Raises GrowError (G320)."""
     evaluated_returns, trained_returns = captured.returned, training.returned
@@ -143,7 +146,7 @@ def _trained(
     ]
     modes = Training(training.program.graph, placeholders(training), rebuilding)
     calls, trained = modes.calls(given)
-    return write(training, rebuilding.model, calls, trained, results, holdings, modes.trained)
+    return write(training, rebuilding.model, calls, trained, results, source, modes.trained)
 
 
 def reason_of(error: GrowError) -> str:

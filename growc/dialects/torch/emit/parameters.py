@@ -46,7 +46,7 @@ class SourceTensors:
 
     @staticmethod
     def of(c: Result) -> SourceTensors:
-        """Return the holdings of a compiled module."""
+        """Return the tensors of a compiled module."""
         model = torch_model(c)
         captured = model.captured
         program = captured.program
@@ -99,14 +99,14 @@ class SourceTensors:
             if value.const_value is None:  # evaluation does not read it, so it stays as it is
                 constant = self.captured.constants.get(name)
                 if constant is not None:
-                    self.hold(result, name, name, constant.clone())
+                    self.add(result, name, name, constant.clone())
                 continue
             origin = self.origin(name)
-            self.hold(
+            self.add(
                 result, self.name(value), origin, computed(value) if self.passes(origin) else make(value)
             )
         for name in sorted(self.unused):
-            self.hold(result, name, name, self.read(name).detach().clone())
+            self.add(result, name, name, self.read(name).detach().clone())
         for alias, first in self.captured.names.items():
             if first in result.parameters:
                 result.parameters.setdefault(alias, result.parameters[first])
@@ -137,7 +137,7 @@ class SourceTensors:
             )
         return keys
 
-    def hold(self, found: Tensors, name: str, origin: str, tensor: Tensor) -> None:
+    def add(self, found: Tensors, name: str, origin: str, tensor: Tensor) -> None:
         """Add a tensor to `found`, as a parameter or buffer as in the source."""
         found.origins[name] = origin
         if self.kinds.get(origin) is InputKind.PARAMETER or origin in self.computed:

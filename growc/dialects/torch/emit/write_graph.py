@@ -31,15 +31,15 @@ def write(
     calls: Sequence[RebuiltCall],
     outputs: Sequence[RebuiltCall],
     results: Sequence[ForwardResult],
-    holdings: SourceTensors,
-    twins: Mapping[fx.Node, fx.Node] = NOTHING,
+    source: SourceTensors,
+    replacements: Mapping[fx.Node, fx.Node] = NOTHING,
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """Return the graph and the stored tensors that it reads.
 
-    outputs: the calls that give the model's outputs, from which `results` are made. twins: replacements for
-    the calls that the model names.
+    outputs: the calls that give the model's outputs, from which `results` are made. replacements: calls that
+    stand for the calls that the model names.
     """
-    writing = _Writing(model, holdings, twins)
+    writing = _Writing(model, source, replacements)
     for rebuilt in calls:
         writing.call(rebuilt)
     graph = writing.graph
@@ -58,8 +58,10 @@ MASK = 3
 
 
 class _Writing:
-    def __init__(self, model: ir.Model, holdings: SourceTensors, twins: Mapping[fx.Node, fx.Node]) -> None:
-        self.graph, self.holdings, self.twins = fx.Graph(), holdings, twins
+    def __init__(
+        self, model: ir.Model, source: SourceTensors, replacements: Mapping[fx.Node, fx.Node]
+    ) -> None:
+        self.graph, self.source, self.replacements = fx.Graph(), source, replacements
         self.nodes: dict[RebuiltCall, fx.Node] = {}
         self.results: dict[fx.Node, list[fx.Node]] = {}
         self.stored: dict[ir.Value, fx.Node] = {}
@@ -77,7 +79,7 @@ class _Writing:
         if value not in self.stored:
             first = next((n for n in self.graph.nodes if n.op == "call_function"), None)
             with self.graph.inserting_before(first):
-                self.stored[value] = self.graph.get_attr(self.holdings.name(value))
+                self.stored[value] = self.graph.get_attr(self.source.name(value))
         return self.stored[value]
 
     def given(self, argument: fx.Node, made: RebuiltCall) -> Any:
@@ -123,7 +125,7 @@ class _Writing:
     def computed(self, value: ir.Value) -> fx.Node:
         """Return the node of a number that the graph computes: a source's result, or derived from one."""
         for name in names_of(value):
-            if nodes := self.results.get(self.twins.get(name, name)):
+            if nodes := self.results.get(self.replacements.get(name, name)):
                 return nodes[0]
         node = value.producer()
         if node is None or SITE in node.meta or node.op_type not in _ARITHMETIC:
