@@ -109,14 +109,27 @@ class RunHistory:
 
 
 @dataclass(frozen=True)
+class LayerGap:
+    """A gap of one layer of the result, by its number in its run. None: of the run."""
+
+    layer: int | None
+    gap: Gap
+
+
+@dataclass(frozen=True)
 class DepthChange:
-    """The histories of all runs of a model, the gaps, and the plan's summary of each statement."""
+    """The histories and gaps of all runs of a model, and the summary of each statement for the plan."""
 
     runs: tuple[RunHistory, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    gaps_of_runs: tuple[tuple[LayerGap, ...], ...] = ()
     summaries: tuple[tuple[int, Summary], ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """The gaps of all runs."""
+        return tuple(layer_gap.gap for gaps in self.gaps_of_runs for layer_gap in gaps)
 
     @property
     def changed(self) -> bool:

@@ -26,6 +26,7 @@ from growc.passes.layers.layer_runs import (
     DepthChange,
     Drawn,
     Layer,
+    LayerGap,
     Layers,
     Move,
     Obstacle,
@@ -49,6 +50,8 @@ from growc.resolve.bound import Bound
 
 SizeOf = Callable[[str, Span, int], int]
 """Returns the size of an axis before the statement with the given number."""
+
+SILENT = "layers added `with zero outputs` change nothing"
 
 
 def depth_pass(c: Request) -> Arranged:
@@ -100,12 +103,12 @@ def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> Dep
         summaries.append((bound.number, Summary("layers", before, after, note, len(chosen), dropped)))
     if errors:
         raise GrowError(*errors)
-    gaps = [gap for run, depth in zip(runs, depths, strict=True) for gap in gaps_of(run, depth, branches)]
+    gaps = tuple(tuple(gaps_of(run, depth, branches)) for run, depth in zip(runs, depths, strict=True))
     phase_warnings = [w for run, past in zip(runs, depths, strict=True) for w in out_of_phase(run, past)]
     warnings = list(dict.fromkeys([*warnings, *phase_warnings]))
     return DepthChange(
         tuple(depths),
-        tuple(gaps),
+        gaps,
         tuple(summaries),
         warnings=tuple(warnings),
         notes=tuple(dict.fromkeys(notes)),
@@ -247,7 +250,7 @@ def _draws(bound: Bound, fill: ast.LayerFill, ordinal: int) -> Draws:
     return Draws.of(seed, bound.number, "layers", scope_key(bound.scopes), ordinal)
 
 
-def gaps_of(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:
+def gaps_of(run: Run, depth: RunHistory, branches: Branches) -> Iterator[LayerGap]:
     """The gaps that the new list of layers causes."""
     if depth.grafted:
         yield from _foreign(run, depth, branches)
@@ -264,11 +267,11 @@ def gaps_of(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:
         for source_layer in merged
     }
     for layer in sorted(set(range(depth.count)) - remaining):
-        yield _gap(run, layer, f"layer {layer} is left out")
+        yield LayerGap(None, _gap(run, layer, f"layer {layer} is left out"))
     for place, merged in enumerate(depth.merged):
         if len(merged) > 1:
             listed = ", ".join(map(str, dict.fromkeys(merged)))
-            yield _gap(run, merged[0], f"layer {place} is the mean of layers {listed}")
+            yield LayerGap(place, _gap(run, merged[0], f"layer {place} is the mean of layers {listed}"))
     seen: set[int] = set()
     places = zip(order, branches.passages(run, depth), strict=True)
     for place, (source, passage) in enumerate(places):
@@ -276,18 +279,18 @@ def gaps_of(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:
             yield from _lasting(branches, run, place, passage)
         elif depth.drawn[place] is not None:
             cause = f"layer {place} is drawn at random, and adds to the stream"
-            yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
+            yield LayerGap(place, _gap(run, source, cause, SILENT))
         elif source in seen:
             cause = f"layer {place} is layer {source} once more, and adds to the stream"
-            yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
+            yield LayerGap(place, _gap(run, source, cause, SILENT))
         if not new[place]:
             seen.add(source)
     once = list(dict.fromkeys(full))
     if once != sorted(once):
-        yield _gap(run, once[0], "the layers stand in another order")
+        yield LayerGap(None, _gap(run, once[0], "the layers stand in another order"))
 
 
-def _foreign(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:
+def _foreign(run: Run, depth: RunHistory, branches: Branches) -> Iterator[LayerGap]:
     """The gaps of layers from a template or drawn at random."""
     for place, (source, passage) in enumerate(zip(depth.order, branches.passages(run, depth), strict=True)):
         if passage is not None:
@@ -295,7 +298,7 @@ def _foreign(run: Run, depth: RunHistory, branches: Branches) -> Iterator[Gap]:
             continue
         origin = "one of the template" if depth.drawn[place] is None else "drawn at random"
         cause = f"layer {place} is {origin}, and adds to the stream"
-        yield _gap(run, source, cause, "layers added `with zero outputs` change nothing")
+        yield LayerGap(place, _gap(run, source, cause, SILENT))
 
 
 def out_of_phase(run: Run, past: RunHistory) -> Iterator[str]:
@@ -308,7 +311,7 @@ def out_of_phase(run: Run, past: RunHistory) -> Iterator[str]:
         yield f"layers of several kinds have another period: {result}, in the source {source}"
 
 
-def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iterator[Gap]:
+def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iterator[LayerGap]:
     """The gap of a layer with zero outputs, if a node keeps it from passing the stream on unchanged."""
     obstacle = passage.obstacle
     if obstacle is not None:
@@ -319,7 +322,7 @@ def _lasting(branches: Branches, run: Run, place: int, passage: Passage) -> Iter
         )
         alternative = next((k for k, passes in enumerate(passing) if passes), None)
         remedy = "" if alternative is None else f"a copy of layer {alternative} in this place changes nothing"
-        yield Gap.at(obstacle.node, cause, remedy)
+        yield LayerGap(place, Gap.at(obstacle.node, cause, remedy))
 
 
 def _gap(run: Run, layer: int, cause: str, remedy: str = "") -> Gap:

@@ -77,6 +77,23 @@ def test_every_gap_leads_to_an_element_and_every_node_is_named() -> None:
     assert all(gap.node in page.words for gap in plan.certificate.gaps)
 
 
+def test_what_is_dropped_is_a_gap_of_its_stream_its_layers_and_their_run() -> None:
+    recipe = "subclone heads to 3 by magnitude\nsubclone hidden to 48 by magnitude\narrange layers as 0, 0, 2"
+    gaps: dict[str, list[str]] = {}
+    text, place = api.report(recipe, GPT), ""
+    for heading, mark in re.findall(
+        r"<h[34][^>]*>(.*?)</h|<div class=\"mark\".*?: (.*?)<(?:/div|details)", text, re.DOTALL
+    ):
+        place = heading or place
+        gaps.setdefault(place, []).extend([mark.strip().split(", ")[0]] if mark else [])
+    dropped = "subclone: 3 of 6 units of heads are dropped in each of 3 spaces"
+    assert gaps["Residual streams"] == ["subclone: 48 of 96 units of hidden are dropped"]
+    assert [gap.split(": ")[1] for gap in gaps["Layers"]] == ["layer 1 is left out", "layer 3 is left out"]
+    assert (gaps["Layer 0"], gaps["Layer 2"]) == ([dropped], [dropped])
+    assert gaps["Layer 1"] == ["LayerNormalization: layer 1 is layer 0 once more", dropped]
+    assert gaps["Outside of layers"] == []
+
+
 def test_the_report_alone_measures_nothing() -> None:
     words = Page(api.report(INEXACT, GPT)).words
     assert "Not measured" in words

@@ -47,10 +47,14 @@ def gap_groups(network: DrawnNetwork) -> list[tuple[str, str, list[Mark]]]:
 
 def where(mark: Mark, network: DrawnNetwork) -> str:
     """Return the place of a gap: `LayerNormalization in layers 0 to 3`."""
+    if mark in network.stream_marks:
+        return "the residual streams"
     for series in network.series:
+        scope = f" of {series.scope}" if series.scope else ""
+        if mark in series.marks:
+            return f"the layers{scope}"
         for block in series.blocks:
             if mark in block.marks:
-                scope = f" of {series.scope}" if series.scope else ""
                 many_layers = "layer" if len(block.layers) == 1 else "layers"
                 return f"{mark.op or 'node'} in {many_layers} {shapes.ranges(block.layers)}{scope}"
     return f"{mark.op} outside of layers" if mark.op else "the model"

@@ -10,15 +10,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
+from typing import Literal
 
 import numpy as np
 
 from growc.algebra.indexmap import IndexMap
 from growc.algebra.space import Space, atoms_of, find
 from growc.ir.graph import Value
+from growc.ir.lowered_statement import Stage
 from growc.passes.compilation import Result
+from growc.passes.heads.move_heads import averaged
 from growc.passes.layers.layer_runs import LayerPlace
 from growc.passes.roles.name_axes import RoleAxis
+from growc.passes.solving.shrinking import dropped
 from growc.plans.plan import Gap, WeightPlan
 from growc.reports.page.bands import Bands, bands_of, regrouped
 
@@ -31,6 +35,10 @@ WEIGHTS = 12
 
 AxisHome = LayerPlace | None
 """The layer of an axis; None for one in no layer, or in several."""
+
+STREAMS: Literal["streams"] = "streams"
+GapHome = AxisHome | int | Literal["streams"]
+"""The place of a gap: that of an axis, a run of layers by its number, or the residual streams."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +94,15 @@ class Block:
 
 @dataclass(frozen=True)
 class DrawnRun:
-    """One run of layers: the map of its layers, and its blocks in the order of the result."""
+    """One run of layers: the map of its layers, and its blocks in the order of the result.
+
+    marks: gaps of no layer of the result, such as layers that are left out.
+    """
 
     scope: str
     layers: Bands
     blocks: tuple[Block, ...]
+    marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True)
@@ -103,13 +115,18 @@ class DrawnNetwork:
     streams: tuple[AxisMap, ...]
     tables: tuple[AxisMap, ...]
     series: tuple[DrawnRun, ...]
+    stream_marks: tuple[Mark, ...]
     marks: tuple[Mark, ...]
 
     @property
     def places(self) -> dict[str, Mark]:
         """All marks by their anchors, in the order of the page."""
-        inside = (mark for series in self.series for block in series.blocks for mark in block.marks)
-        return {mark.anchor: mark for mark in (*self.marks, *inside)}
+        inside = (
+            mark
+            for series in self.series
+            for mark in (*series.marks, *(mark for block in series.blocks for mark in block.marks))
+        )
+        return {mark.anchor: mark for mark in (*self.stream_marks, *inside, *self.marks)}
 
 
 def network_of(c: Result) -> DrawnNetwork:
@@ -159,12 +176,13 @@ class _Network:
         self.limit = max(4, min(UNITS, ALL_BANDS // max(pictures, 1)))
         gaps = self.gaps()
         outside = self.pictures(by_home[None])
-        marks = self.marks(gaps[None])
+        stream_marks = self.marks(gaps[STREAMS])
         return DrawnNetwork(
             tuple(one for one in outside if one.name == "hidden"),
             tuple(one for one in outside if one.name != "hidden"),
             tuple(self.series(run, by_home, gaps) for run in range(len(self.c.layers.runs))),
-            marks,
+            stream_marks,
+            self.marks(gaps[None]),
         )
 
     def axes(self) -> Iterator[tuple[str, RoleAxis]]:
@@ -238,7 +256,7 @@ class _Network:
         self,
         run: int,
         by_home: Mapping[AxisHome, list[tuple[str, RoleAxis]]],
-        gaps: Mapping[AxisHome, list[Gap]],
+        gaps: Mapping[GapHome, list[Gap]],
     ) -> DrawnRun:
         """One run, with equal layers joined."""
         layers = self.c.layers.runs[run]
@@ -268,15 +286,33 @@ class _Network:
             for number, (key, (axes, pairs, own_gaps)) in enumerate(blocks.items())
         ]
         depth = IndexMap.of(history.count, np.array(history.order, dtype=np.int64))
-        return DrawnRun(layers.scope, bands_of(depth, UNITS), tuple(equal_layers))
+        return DrawnRun(
+            layers.scope, bands_of(depth, UNITS), tuple(equal_layers), self.marks(gaps.get(run, []))
+        )
 
-    def gaps(self) -> dict[AxisHome, list[Gap]]:
-        """The certificate's gaps by the layer of their node."""
+    def gaps(self) -> dict[GapHome, list[Gap]]:
+        """The certificate's gaps by their places: those of moved layers, of dropped units, of their nodes."""
         homes = {node.name: home for node, home in self.c.layers.home.items() if node.name}
-        by_home: dict[AxisHome, list[Gap]] = defaultdict(list)
+        places: dict[Gap, set[GapHome]] = defaultdict(set)
+        for run, layer_gaps in enumerate(self.c.depth.gaps_of_runs):
+            for one in layer_gaps:
+                places[one.gap].add(run if one.layer is None else (run, one.layer))
+        for stage in self.c.lowered.stages:
+            for gap in (*dropped(stage), *averaged(stage)):
+                places[gap] |= self.homes_of(stage)
+        by_home: dict[GapHome, list[Gap]] = defaultdict(list)
         for gap in self.c.plan.certificate.gaps:
-            by_home[homes.get(gap.node)].append(gap)
+            for home in places.get(gap) or {homes.get(gap.node)}:
+                by_home[home].append(gap)
         return by_home
+
+    def homes_of(self, stage: Stage) -> set[GapHome]:
+        """The places of the axes of which a statement drops or averages units."""
+        if stage.axis == "hidden":
+            return {STREAMS}
+        dropping = [atom for atom, request in stage.requests.items() if request.drops]
+        averaging = [one.keys for one in stage.regroups if one.averages]
+        return {self.home_of(RoleAxis((find(atom),))) for atom in (*dropping, *averaging)}
 
     def marks(self, gaps: Sequence[Gap]) -> tuple[Mark, ...]:
         """The gaps of one place, by cause and kind of node."""
