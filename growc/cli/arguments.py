@@ -13,7 +13,7 @@ from typing import NoReturn
 from growc.cli.command import Command
 from growc.cli.commands import COMMANDS
 from growc.cli.output import COLORS, NARROW
-from growc.cli.shared_arguments import pairs
+from growc.cli.shared_arguments import offer, pairs
 from growc.errors.diagnostic import nearest, wrong
 from growc.files.reference import Reference, is_reference
 from growc.system.limits import LIMITS
@@ -78,7 +78,8 @@ def _take_common(parser: argparse.ArgumentParser, command: Command) -> None:
         help_text = "the class of a checkpoint that transformers does not have"
         parser.add_argument("--class", dest="model_class", metavar="MODULE:NAME", help=help_text)
     help_text = f"set a limit on what is taken of files: {', '.join(LIMITS)}"
-    parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=help_text)
+    limit = parser.add_argument("--limit", metavar="NAME=N", action="append", default=[], help=help_text)
+    offer(limit, lambda: (f"{name}=" for name in LIMITS))
     _take_voice(parser)
 
 

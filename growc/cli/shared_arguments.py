@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from growc.cli.output import waiting
@@ -47,6 +47,17 @@ def take_recipe(parser: ArgumentParser) -> None:
         help="decide a field of a checkpoint's config.json",
     )
     take_json(parser)
+
+
+def offer(action: Action, words: Callable[[], Iterable[str]]) -> None:
+    """Let shells complete an argument by words, which it need not be one of."""
+    vars(action)["words"] = words
+
+
+def words_of(action: Action) -> Iterable[str]:
+    """The words by which shells complete an argument."""
+    words: Callable[[], Iterable[str]] = vars(action).get("words", tuple)
+    return words()
 
 
 def take_json(parser: ArgumentParser) -> None:

@@ -29,6 +29,11 @@ class ShippedRecipe:
     files: Mapping[str, bytes] = field(repr=False)
 
     @property
+    def short_name(self) -> str:
+        """The name without its number."""
+        return self.name.partition("-")[2]
+
+    @property
     def citation(self) -> str:
         """The paper by its authors and its year if they are known: `Chen et al. 2016`."""
         match = re.search(r"\(([^)]* [0-9]{4})\)", self.paper)
@@ -51,10 +56,10 @@ def recipes() -> tuple[ShippedRecipe, ...]:
 def recipe_named(name: str) -> ShippedRecipe:
     """A recipe by its name, with or without its number. Raises GrowError (G200) if there is none."""
     by_name = {recipe.name: recipe for recipe in recipes()}
-    short = {recipe.partition("-")[2]: recipe for recipe in by_name}
-    if name in by_name or name in short:
-        return by_name[short.get(name, name)]
-    near = nearest(name, [*by_name, *short])
+    by_name |= {recipe.short_name: recipe for recipe in by_name.values()}
+    if name.lower() in by_name:
+        return by_name[name.lower()]
+    near = nearest(name.lower(), by_name)
     listed = "`growc recipes` lists them all"
     raise wrong(f"there is no recipe `{name}`", f"did you mean `{near}`? {listed}" if near else listed)
 

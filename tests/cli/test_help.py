@@ -176,7 +176,7 @@ def test_every_shell_that_completes_is_known_to_the_library(growc):
     assert set(SHELLS) <= set(shtab.SUPPORTED_SHELLS)
 
 
-def test_bash_completes_commands_options_and_files(tmp_path):
+def test_bash_completes_commands_options_files_and_their_words(tmp_path):
     save(tmp_path / "stream.onnx", STREAM)
     script = subprocess.run([*GROWC, "completion", "bash"], capture_output=True, text=True, check=True).stdout
     (tmp_path / "growc.bash").write_text(script)
@@ -186,9 +186,13 @@ def test_bash_completes_commands_options_and_files(tmp_path):
             COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _shtab_growc; echo "${COMPREPLY[@]}"
         }
         asked growc pl; asked growc apply --no-v; asked growc inspect str
+        asked growc recipes lem; asked growc apply --weights d; asked growc plan --print-after fit
     """
     done = subprocess.run(["bash", "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["plan", "--no-verify", "stream.onnx"]
+    assert done.stdout.splitlines() == [
+        *("plan", "--no-verify", "stream.onnx"),
+        *("lemon", "distcp", "fit_config"),
+    ]
 
 
 def test_the_demo_is_quiet_about_what_it_does_not_know(growc):

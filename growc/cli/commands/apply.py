@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from pathlib import Path
 
 from growc.cli.command import Command
@@ -11,6 +12,7 @@ from growc.cli.shared_arguments import (
     WITH_RECIPE,
     decided,
     model_of,
+    offer,
     parameters,
     sources_and_model,
     take_all,
@@ -46,7 +48,10 @@ def arguments(parser: ArgumentParser) -> None:
     )
     take_workers(parser, "measure, and write a checkpoint directory, by so many processes")
     take_home(parser)
-    parser.add_argument("--weights", metavar="KIND", help="write a checkpoint as `safetensors` or `distcp`")
+    weights = parser.add_argument(
+        "--weights", metavar="KIND", help="write a checkpoint as `safetensors` or `distcp`"
+    )
+    offer(weights, _kinds)
     parser.add_argument(
         "--optimizer", type=Path, metavar="FILE", help="carry a checkpoint's optimizer state along"
     )
@@ -55,6 +60,13 @@ def arguments(parser: ArgumentParser) -> None:
         metavar="STATE",
         help="what new units have in that state: `mapped` (default) or `zero`",
     )
+
+
+def _kinds() -> Iterable[str]:
+    """The words of `--weights`."""
+    from growc.formats.checkpoint_directory import KINDS
+
+    return KINDS
 
 
 def run(options: Namespace) -> int:

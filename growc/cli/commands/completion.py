@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Action, ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
+from growc.cli.shared_arguments import words_of
 
 SHELLS = ("bash", "zsh", "tcsh", "fish")
 
@@ -23,10 +24,17 @@ def run(options: Namespace) -> int:
     main_parser, commands = options.parsers
     for parser in commands.values():
         for action in parser._actions:
-            if action.type is Path or not action.option_strings:
+            if words := [*words_of(action)]:
+                action.choices = words
+            if _takes_file(action):
                 vars(action)["complete"] = shtab.FILE
     sys.stdout.write(shtab.complete(main_parser, options.shell))
     return 0
+
+
+def _takes_file(action: Action) -> bool:
+    """Whether an argument is a path, or may be one."""
+    return action.type is Path or not (action.option_strings or action.choices)
 
 
 COMPLETION = Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
@@ -13,6 +13,7 @@ from growc.cli.shared_arguments import (
     captured_with,
     decided,
     model_of,
+    offer,
     parameters,
     sources_and_model,
     take_all,
@@ -45,13 +46,22 @@ def arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--bandwidth", default="", metavar="SIZE", help="what each of them moves in a second (`1GB`)"
     )
-    parser.add_argument(
+    printed = parser.add_argument(
         "--print-after",
         metavar="PASS",
         action="append",
         default=[],
         help="show what a pass of growc made, or `all` of them",
     )
+    offer(printed, _passes)
+
+
+def _passes() -> Iterator[str]:
+    """The words of `--print-after`."""
+    from growc.passes import PIPELINE
+
+    yield from (compiler_pass.name for compiler_pass in PIPELINE)
+    yield "all"
 
 
 def run(options: Namespace) -> int:
@@ -102,18 +112,17 @@ def run(options: Namespace) -> int:
 
 def _printing(options: Namespace) -> After:
     """A callback after each pass that prints the results of those that `--print-after` names."""
-    from growc.passes import PIPELINE
     from growc.render.passes import lines_after
 
-    names = [compiler_pass.name for compiler_pass in PIPELINE]
+    *names, everything = _passes()
     for name in options.print_after:
-        if name not in (*names, "all"):
+        if name not in (*names, everything):
             near = nearest(name, names)
-            listed = f"the passes are {', '.join(names)}; `all` stands for every one"
+            listed = f"the passes are {', '.join(names)}; `{everything}` stands for every one"
             raise wrong(f"there is no pass `{name}`", f"did you mean `{near}`? {listed}" if near else listed)
     if options.print_after and options.json:
         raise wrong("`--print-after` prints text, and `--json` one object")
-    printed = names if "all" in options.print_after else options.print_after
+    printed = names if everything in options.print_after else options.print_after
 
     def after(name: str, made: compilation.Source, filled: Sequence[str]) -> None:
         if name in printed:

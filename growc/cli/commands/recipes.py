@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
 from growc.cli.output import say, say_json
-from growc.cli.shared_arguments import take_json, take_out
+from growc.cli.shared_arguments import offer, take_json, take_out
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
 
@@ -21,10 +22,20 @@ TITLE = 30
 
 def arguments(parser: ArgumentParser) -> None:
     """Add the arguments of `growc recipes`."""
-    parser.add_argument("recipe", nargs="?", metavar="NAME", help="print this recipe; default: list all")
+    offer(
+        parser.add_argument("recipe", nargs="?", metavar="NAME", help="print this recipe; default: list all"),
+        _names,
+    )
     take_out(parser, "copy it, and the files it reads", name="FILE")
     parser.add_argument("--force", action="store_true", help="replace files that are there")
     take_json(parser)
+
+
+def _names() -> Iterator[str]:
+    """The names of the recipes, without their numbers."""
+    from growc.reports.shipped_recipes import recipes
+
+    return (recipe.short_name for recipe in recipes())
 
 
 def run(options: Namespace) -> int:
