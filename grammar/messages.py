@@ -294,7 +294,8 @@ class Mistake:
             return None
         candidates = {self.keywords.get(name, "") for name in self.expected}
         candidates = {text for text in candidates if text.isidentifier()}
-        if "ROLE" in self.expected and "NAME" not in self.expected:
+        could_be_let = self.token.type == "NAME" and "NAME" in self.expected
+        if "ROLE" in self.expected and not could_be_let:
             candidates.update(ROLES)
         meant = MEANT.get(self.token.lower())
         return meant if meant in candidates else nearest(self.token, candidates)

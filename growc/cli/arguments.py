@@ -108,6 +108,8 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     options = commands[given[0]].parse_intermixed_args(given[1:])
     options.command, options.limits = given[0], _limits(options.limit)
     options.parsers = parser, commands
+    if "" in given:
+        raise wrong("an argument is empty", "a variable of the shell may have no value")
     if getattr(options, "inputs", None) is not None and not options.inputs.is_file():
         raise wrong(
             f"there is no file `{options.inputs}`", "`--inputs` takes a .npz with the model's inputs by name"

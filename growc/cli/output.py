@@ -99,12 +99,14 @@ def _fitting(lines: Iterable[str], stream: TextIO) -> Iterator[str]:
     """Lines broken at the width of the terminal; in a pipe they stay whole."""
     from growc.render.text import fitted
 
-    if not stream.isatty():
-        yield from lines
-        return
-    width = min(max(shutil.get_terminal_size().columns, NARROW), WIDE)
+    width = columns(stream)
     for line in lines:
-        yield from fitted(line, width)
+        yield from [line] if width is None else fitted(line, width)
+
+
+def columns(stream: TextIO) -> int | None:
+    """The columns that lines may have on a terminal; None for a pipe, whose lines are not broken."""
+    return min(max(shutil.get_terminal_size().columns, NARROW), WIDE) if stream.isatty() else None
 
 
 def waiting() -> AbstractContextManager[Progress]:

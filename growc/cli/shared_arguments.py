@@ -12,7 +12,7 @@ from pathlib import Path
 from growc.cli.output import waiting
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
-from growc.errors.source import SourceText
+from growc.errors.source import RECIPE_SUFFIX, SourceText
 from growc.system.limits import most
 
 JSON = "one JSON object on standard output"
@@ -143,7 +143,7 @@ def sources_and_model(options: Namespace) -> tuple[list[SourceText], Path]:
         return [SourceText(f"--prefix {prefix}", str(cut(model, prefix)))], model
     if not options.e and _is_model(options.operands[0]):
         first, second = options.operands
-        remedy = f"`growc {options.command} {second} {first}`" if Path(second).suffix == ".grow" else ""
+        remedy = f"`growc {options.command} {second} {first}`" if Path(second).suffix == RECIPE_SUFFIX else ""
         raise wrong(f"`{first}` is a model, and the recipe stands before it", remedy)
     source = statements(options.e) if options.e else read(options.operands[0])
     return [source], local_model(options.operands[-1])

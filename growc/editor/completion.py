@@ -11,7 +11,7 @@ from lsprotocol.types import CompletionItemKind
 
 from growc.editor import meanings
 from growc.editor.reading import Reading
-from growc.errors.source import SourceText
+from growc.errors.source import RECIPE_SUFFIX, SourceText
 from growc.grammar.messages import FORMS, SyntaxKind, folded
 from growc.grammar.parser import expected_behind, keywords
 from growc.grammar.reader import line_before
@@ -71,7 +71,7 @@ def choices(reading: Reading, offset: int) -> list[Completion]:
         if "STRING" not in expected_behind(line[:-1]) or line[-2].type in GLOBS:
             return []
         path_start = (line[-1].start_pos or 0) + 1
-        ending = ".grow" if line[0].type == "INCLUDE" else ""
+        ending = RECIPE_SUFFIX if line[0].type == "INCLUDE" else ""
         return list(_files(reading.source.folder, reading.source.text[path_start:offset], ending))
     expected = expected_behind(line)
     kinds, rest = folded(expected)

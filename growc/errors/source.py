@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+RECIPE_SUFFIX = ".grow"
+"""The ending of a recipe's file."""
+
 BOM = "\ufeff"
 LINE_END = re.compile(r"\r\n?|\n")
 
@@ -17,7 +20,7 @@ LINE_END = re.compile(r"\r\n?|\n")
 class SourceText:
     r"""A text and the name that a person knows it by: a path as it was given, `<stdin>`, `-e`, `-p`.
 
-    >>> source = Source("double.grow", "widen ffn to 2 * ffn with tail copy\nuntie head\n")
+    >>> source = SourceText("double.grow", "widen ffn to 2 * ffn with tail copy\nuntie head\n")
     >>> source.line(2)
     'untie head'
     """

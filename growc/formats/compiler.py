@@ -14,6 +14,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.json_data import Json
 from growc.errors.progress import Progress, quiet
 from growc.errors.regular_files import irregular
+from growc.errors.source import RECIPE_SUFFIX
 from growc.files.hub import local, no_model
 from growc.formats.required_libraries import require_torch
 from growc.recipe.syntax_tree import Undecided, Upcycle
@@ -180,9 +181,9 @@ def _named(model: Model, example_inputs: object, keep_class: bool, progress: Pro
         raise wrong(f"`{str(model)[:60]}` is no model", "it is a path, or a module of torch")
     if not isinstance(model, str | Path):
         if keep_class and has_config(model):
-            from growc.checkpoint.classes.fit_config import HeldModel
+            from growc.checkpoint.classes.fit_config import FittingModel
 
-            return Path(type(model).__name__), HeldModel.of_module(model, example_inputs)
+            return Path(type(model).__name__), FittingModel.of_module(model, example_inputs)
         from growc.dialects.torch.model import TorchModel
 
         return Path(type(model).__name__), TorchModel.of(model, example_inputs)
@@ -211,12 +212,14 @@ def opened(path: Path, example_inputs: object = None) -> Opened:
         raise no_model(path)
     if (kind := irregular(path)) and not path.is_dir():
         raise GrowError(Diagnostic("G310", f"`{path}` is {kind}, and no model"))
+    if path.suffix == RECIPE_SUFFIX and path.is_file():
+        raise GrowError(Diagnostic("G310", f"`{path}` is a recipe, and no model"))
     if path.is_dir() or path.suffix in (".pt2", ".json"):
         require_torch(path)
     if path.is_dir() or path.suffix == ".json":
-        from growc.checkpoint.classes.fit_config import HeldModel
+        from growc.checkpoint.classes.fit_config import FittingModel
 
-        return HeldModel.at(path, example_inputs)
+        return FittingModel.at(path, example_inputs)
     if example_inputs is not None:
         raise wrong(f"`{path}` is a graph already: `example_inputs` are for modules and directories")
     if path.suffix == ".pt2":

@@ -1,4 +1,4 @@
-"""The differences between two models, as lines of at most 80 columns and as data."""
+"""The differences between two models, as lines that fit a width and as data."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from growc.reports.difference import Difference, Growth, Side
 from growc.reports.tensor_changes import ChangeKind, TensorChange
 
 WIDTH = 80
+"""Columns of lines that no terminal shows."""
+
+OPERATOR, FORMER_NAME = 0.675, 0.55
+"""The most room, as shares of a line, for the name of an operator, and for the former name of a tensor."""
 
 SHOWN = 12
 """The most groups of weights, and the most operators, that are listed without `--all`."""
@@ -27,23 +31,23 @@ SIGNS: dict[ChangeKind, str] = {
 }
 
 
-def difference_lines(found: Difference, *, everything: bool = False) -> Iterator[str]:
-    """Yield the difference as text."""
+def difference_lines(found: Difference, *, everything: bool = False, width: int = WIDTH) -> Iterator[str]:
+    """Yield the difference as text. Lists at full length have lines of any width."""
     before, after = found.before, found.after
-    yield from _fitted([f"{before.path.name} -> {after.path.name}"])
+    yield cut(f"{before.path.name} -> {after.path.name}", width)
     if found.same:
         yield ""
         yield f"Nothing differs: axes, layers, operators and all {many(found.equal, 'tensor')} are the same."
         return
     rows = list(_sizes(found))
     yield from ["", *(f"  {line}" for line in table(rows))] if rows else []
-    yield from _operators(found, everything)
-    yield from _weights(found, everything)
-    yield from _growth(found)
+    yield from _operators(found, everything, width)
+    yield from _weights(found, everything, width)
+    yield from _growth(found, width)
     if found.uncompared:
         yield ""
         yield "Not compared:"
-        yield from (f"  {line}" for model in found.uncompared for line in _wrapped(model))
+        yield from (f"  {line}" for model in found.uncompared for line in _wrapped(model, width))
 
 
 def _sizes(found: Difference) -> Iterator[tuple[str, str]]:
@@ -62,7 +66,7 @@ def _parameters(found: Difference) -> tuple[int | None, int | None]:
     return found.before.parameters, found.after.parameters
 
 
-def _operators(found: Difference, everything: bool) -> Iterator[str]:
+def _operators(found: Difference, everything: bool, width: int) -> Iterator[str]:
     rows = [(name, f"{a} -> {b}") for name, (a, b) in found.operators.items()]
     for (operator, name, value), (a, b) in found.attributes.items():
         rows.append((f"{operator} with {name} {value}", f"{a} -> {b}"))
@@ -74,11 +78,14 @@ def _operators(found: Difference, everything: bool) -> Iterator[str]:
     yield ""
     yield "Operators:"
     shown = rows if everything else rows[:SHOWN]
-    yield from _fitted(f"  {line}" for line in table((cut(name, 54), change) for name, change in shown))
+    room = int(OPERATOR * width)
+    yield from (
+        cut(f"  {line}", width) for line in table((cut(name, room), change) for name, change in shown)
+    )
     yield from [f"  … {len(rows) - len(shown)} more (--all)"] if len(rows) > len(shown) else []
 
 
-def _weights(found: Difference, everything: bool) -> Iterator[str]:
+def _weights(found: Difference, everything: bool, width: int) -> Iterator[str]:
     changes = found.weights
     if not changes and not found.equal:
         return
@@ -88,13 +95,15 @@ def _weights(found: Difference, everything: bool) -> Iterator[str]:
     yield f"Weights: {found.equal} equal{', ' if tally else ''}{tally}."
     groups = [[change] for change in changes] if everything else list(grouped(changes))
     shown = groups if everything else groups[:SHOWN]
-    rows = [_row(group) for group in shown]
+    rows = [_row(group, width) for group in shown]
     if everything:
         yield from (f"  {line}".rstrip() for line in table(rows))
     elif rows:
         widest = max(len(change) for _, change in rows)
-        room = max(24, WIDTH - 5 - widest)
-        yield from _fitted(f"  {line}" for line in table((cut(name, room), change) for name, change in rows))
+        room = max(24, width - 5 - widest)
+        yield from (
+            cut(f"  {line}", width) for line in table((cut(name, room), change) for name, change in rows)
+        )
     hidden = sum(map(len, groups[len(shown) :]))
     if hidden or len(groups) < len(changes):
         yield f"  … {hidden} more (--all)" if hidden else "  (--all lists every one)"
@@ -116,7 +125,7 @@ def _pattern(name: str) -> str:
     return re.sub(r"\d+", "*", name)
 
 
-def _row(group: Sequence[TensorChange]) -> tuple[str, str]:
+def _row(group: Sequence[TensorChange], width: int) -> tuple[str, str]:
     first = group[0]
     name = first.name if len(group) == 1 else _pattern(first.name)
     description = {
@@ -127,7 +136,7 @@ def _row(group: Sequence[TensorChange]) -> tuple[str, str]:
         "retyped": f"{first.was}, {_apart(group)}",
         "changed": _apart(group),
     }[first.kind]
-    description = cut(description, 44) if first.kind == "renamed" else description
+    description = cut(description, int(FORMER_NAME * width)) if first.kind == "renamed" else description
     return f"{SIGNS[first.kind]} {name}", description + (f"   × {len(group)}" if len(group) > 1 else "")
 
 
@@ -144,12 +153,12 @@ def _apart(group: Sequence[TensorChange]) -> str:
     return f"by {' to '.join(ends)}"
 
 
-def _growth(found: Difference) -> Iterator[str]:
+def _growth(found: Difference, width: int) -> Iterator[str]:
     growth = found.growth
     if growth is None:
         return
     yield ""
-    yield from _wrapped(_origin(found, growth))
+    yield from _wrapped(_origin(found, growth), width)
     for number, recipe in enumerate(growth.recipes, 1):
         yield from [f"  {number}."] if len(growth.recipes) > 1 else []
         yield from (f"    {line}" for line in recipe)
@@ -165,14 +174,10 @@ def _origin(found: Difference, growth: Growth) -> str:
     }[growth.from_first]
 
 
-def _wrapped(text: str) -> list[str]:
+def _wrapped(text: str, width: int) -> list[str]:
     import textwrap
 
-    return textwrap.wrap(printable(text), WIDTH - 2, break_on_hyphens=False)
-
-
-def _fitted(lines: Iterable[str]) -> Iterator[str]:
-    yield from (cut(line, WIDTH) for line in lines)
+    return textwrap.wrap(printable(text), width - 2, break_on_hyphens=False)
 
 
 # --------------------------------------------------------------------------------------------- as data

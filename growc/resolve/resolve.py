@@ -15,7 +15,7 @@ from pathlib import Path
 
 from growc.errors.diagnostic import Diagnostic, GrowError, concealed, nearest
 from growc.errors.regular_files import irregular
-from growc.errors.source import SourceText, Span
+from growc.errors.source import RECIPE_SUFFIX, SourceText, Span
 from growc.recipe.expression import (
     UNKNOWN,
     AnyNode,
@@ -392,7 +392,7 @@ class _Resolver:
         except OSError as error:
             problem = f"cannot be read: {(error.strerror or str(error)).lower()}"
         else:
-            private = Path(os.path.realpath(path)).suffix != ".grow"
+            private = Path(os.path.realpath(path)).suffix != RECIPE_SUFFIX
             source = SourceText(path.as_posix(), text, private)
             self.read_before[path] = source, *read_text(source)
             return self.read_before[path]

@@ -15,7 +15,7 @@ from watching import watched
 import growc
 from growc import api
 from growc.checkpoint.check import compare as comparing
-from growc.checkpoint.classes.fit_config import HeldModel
+from growc.checkpoint.classes.fit_config import FittingModel
 from growc.cli.main import main
 from growc.formats.compiler import outside
 from growc.passes import FIT_CONFIG, PLANNING, run
@@ -191,7 +191,7 @@ def test_axes_of_new_layers_follow_as_those_do_that_they_come_from():
 )
 def test_the_pass_hold_reads_what_it_requires(recipe, follows):
     names: list[str] = []
-    model = HeldModel.of_module(sequences())
+    model = FittingModel.of_module(sequences())
     given = Source(Path("Bert"), model, outside(), api.recipe(recipe).statements)
     planned = replace(run(PLANNING, given), after=lambda name, made, filled: names.append(name))
     read: set[str] = set()

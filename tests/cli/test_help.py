@@ -11,6 +11,7 @@ import sys
 import termios
 from fcntl import ioctl
 
+import numpy as np
 import pytest
 import shtab
 from graphs import DEMO, STREAM, TINY, save
@@ -76,6 +77,7 @@ def test_a_file_of_bytes_is_no_recipe(growc, tmp_path):
     [
         ("widen head to 8 with neighbor copy", "did you mean `heads`?"),
         ("stack layer to 8 by last", "did you mean `layers`?"),
+        ("widen ffn to 2 * head with cyclic copy", "did you mean `heads`?"),
         ("widen fnn to 8 with neighbor copy", "did you mean `ffn`?"),
         ("grow ffn to 8 with neighbor copy", "did you mean `widen`?"),
         ("shrink ffn to 8 by magnitude", "did you mean `subclone`?"),
@@ -209,6 +211,23 @@ def test_options_for_output_may_stand_in_front_of_the_command(growc, first):
 def test_other_options_in_front_of_a_command_are_refused(growc):
     assert growc("--json", "inspect", "stream.onnx").status == 2
     assert growc("--color", "inspect", "stream.onnx").status == 2
+
+
+@pytest.mark.parametrize("command", ["inspect", "init", "measure --inputs inputs.npz"])
+def test_a_recipe_or_nothing_in_the_place_of_a_model_is_named(growc, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    np.savez("inputs.npz", x=np.zeros((1, 8), np.float32))
+    assert f"`{DEMO}` is a recipe, and no model" in growc(*command.split(), str(DEMO)).err
+    assert "an argument is empty" in growc(*command.split(), "").err
+
+
+def test_lists_are_as_wide_as_the_terminal(growc, monkeypatch):
+    widths = {}
+    for width in (60, 120):
+        monkeypatch.setattr("growc.cli.output.columns", lambda stream, width=width: width)
+        monkeypatch.setattr("growc.cli.commands.recipes.columns", lambda stream, width=width: width)
+        widths[width] = max(map(len, growc("recipes").out.splitlines()))
+    assert widths[60] <= 60 < widths[120] <= 120
 
 
 def test_help_about_help_is_help(growc):

@@ -61,7 +61,7 @@ Followed = tuple[Result, FittedConfig, Target, tuple[str, ...]]
 
 
 @dataclass
-class HeldModel(ClassModel):
+class FittingModel(ClassModel):
     """A model of a class, whose results get a config of that class."""
 
     __repr__ = brief

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from growc.cli.command import Command
-from growc.cli.output import say, say_json, waiting
+from growc.cli.output import columns, say, say_json, waiting
 from growc.cli.shared_arguments import local_model, take_all, take_home, take_json
 
 
@@ -22,7 +23,7 @@ def run(options: Namespace) -> int:
     """Show the differences; return 1 if there are any, as `diff` does."""
     from growc.checkpoint.files.config_folders import described_in
     from growc.files.hub import no_model
-    from growc.render.difference import difference_data, difference_lines
+    from growc.render.difference import WIDTH, difference_data, difference_lines
     from growc.reports.difference import diff
 
     before, after = map(local_model, options.models)
@@ -34,7 +35,7 @@ def run(options: Namespace) -> int:
     if options.json:
         say_json(difference_data(difference))
     else:
-        say(difference_lines(difference, everything=options.all))
+        say(difference_lines(difference, everything=options.all, width=columns(sys.stdout) or WIDTH))
     return 0 if difference.same else 1
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.cli.command import Command
-from growc.cli.output import say, say_json
+from growc.cli.output import NARROW, columns, say, say_json
 from growc.cli.shared_arguments import offer, take_json, take_out
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from growc.reports.shipped_recipes import ShippedRecipe
 
 TITLE = 30
-"""Columns of a title, so that a line fits a narrow terminal."""
+"""Columns of a title on a narrow terminal and in a pipe."""
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -49,7 +50,8 @@ def run(options: Namespace) -> int:
         if options.json:
             say_json({"recipes": [about(shipped) for shipped in recipes()]})
         else:
-            say(table((shipped.name, cut(shipped.title, TITLE), shipped.citation) for shipped in recipes()))
+            room = TITLE + (columns(sys.stdout) or NARROW) - NARROW
+            say(table((shipped.name, cut(shipped.title, room), shipped.citation) for shipped in recipes()))
         return 0
     recipe = recipe_named(options.recipe)
     if options.out is None:

@@ -82,7 +82,7 @@ def _imported(name: str | type[PreTrainedModel]) -> type[PreTrainedModel]:
         if imported is None:
             raise wrong(f"`{module}` has no `{class_name}`", FORM)
     if not (isinstance(imported, type) and issubclass(imported, PreTrainedModel)):
-        remedy = "it is a subclass of transformers.PreTrainedModel; growc.grow takes any module"
+        remedy = "it is a subclass of transformers.PreTrainedModel; `growc.apply` takes any module"
         raise wrong(f"`{name}` is no class of a checkpoint", remedy)
     if imported.config_class is None:
         raise wrong(f"`{name}` has no `config_class`", "growc reads config.json by it, and fits its fields")
