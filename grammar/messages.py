@@ -88,6 +88,12 @@ FORMS = {
 }
 """The syntax of each statement, by its verb."""
 
+BUDGET_FORMS = {
+    "subclone": "subclone to QUANTITY <= EXPR over AXIS, AXIS… by RANKING [layers by ORDER] [candidates N]",
+    "widen": "widen to QUANTITY >= EXPR over AXIS, AXIS… in proportion with FILL [layers by ORDER]",
+}
+"""The syntax of the statements that find sizes for a budget, by their verbs. `to` is their second word."""
+
 
 @dataclass(frozen=True)
 class SyntaxKind:
@@ -330,7 +336,9 @@ class Mistake:
     @property
     def form(self) -> str:
         """The syntax of the statement, as a remedy."""
-        return f"write `{FORMS[self.verb]}`" if self.verb in FORMS else ""
+        is_budget = [str(token) for token in self.before[1:2]] == ["to"]
+        form = (BUDGET_FORMS if is_budget else FORMS).get(self.verb)
+        return f"write `{form}`" if form else ""
 
     @property
     def open_brackets(self) -> bool:

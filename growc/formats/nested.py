@@ -22,12 +22,15 @@ from growc.recipe.syntax_tree import (
     AxisShare,
     Item,
     Match,
+    Merge,
+    MergeLayers,
     NamedAxis,
     Option,
     Ranking,
     Reorder,
     Scoped,
     Subclone,
+    Upcycle,
     Widen,
 )
 from growc.resolve.bound import Bound
@@ -35,6 +38,9 @@ from growc.resolve.builder import Recipe
 
 SHARE = re.compile(r"\s*(\d{1,9})\s*/\s*(\d{1,9})\s*")
 SIZES = re.compile(r"\s*\w+\s*=\s*\d{1,18}\s*(,\s*\w+\s*=\s*\d{1,18}\s*)*")
+ChangesUnits = Match | MergeLayers | Merge | Reorder | Subclone | Upcycle | Widen
+"""Statements behind which units may be other ones than those that `nest` sorted."""
+
 WITHOUT = "`subclone AXIS to SIZE by first unscaled` cuts an axis of any model"
 
 
@@ -67,18 +73,18 @@ def _nested(records: Sequence[Mapping[str, Json]], model: str) -> list[tuple[Bou
         match bound.statement:
             case Reorder(at=shares) as statement if shares is not None:
                 sorted_axes.append((bound, statement))
-            case Match() | Widen() | Subclone() | Reorder() as statement if _touches(statement, sorted_axes):
+            case statement if isinstance(statement, ChangesUnits) and _touches(statement, sorted_axes):
                 sorted_axes.clear()
     if not sorted_axes:
         raise wrong(f"`{model}` has no record of a `nest`, or was changed behind it", WITHOUT)
     return sorted_axes
 
 
-def _touches(statement: Match | Widen | Subclone | Reorder, found: Sequence[tuple[Bound, Reorder]]) -> bool:
+def _touches(statement: ChangesUnits, found: Sequence[tuple[Bound, Reorder]]) -> bool:
     """Whether a statement may change a sorted axis. The role of a tensor's axis is unknown, so it may
-    be any.
+    be any; and means of layers are means of units that each layer sorted for itself.
     """
-    if isinstance(statement, Match):
+    if isinstance(statement, Match | MergeLayers):
         return True
     axes = [sorted_axis.axis for _, sorted_axis in found]
     unknown = any(isinstance(axis, TensorAxis) for axis in (statement.axis, *axes))

@@ -33,7 +33,7 @@ def parts_of(axes: Axes, statement: ast.Merge, spaces: Sequence[Space], before: 
         message = f"`merge {name}` cannot make it larger: it is {before} now"
         raise GrowError(Diagnostic("G303", message, size, f"{after} is more than {before}", help=remedy))
     if before % after:
-        message = f"{before} `{name}` cannot become {after}: each is the mean of as many"
+        message = f"{before} `{name}` cannot become {after}: each new one is the mean of equally many"
         raise GrowError(Diagnostic("G305", message, size, help=f"use a divisor of {before}"))
     cause = _stands_against(axes, spaces)
     if cause:

@@ -90,7 +90,7 @@ class Networks(AxisQueries):
             (readers if bears(self.activation(product)) else makers).append(product)
         if not makers or len(readers) != 1:
             raise StaysError(
-                f"{len(makers)} products with weights make its units, and {len(readers)} read them"
+                f"products with weights that make its units: {len(makers)}, that read them: {len(readers)}"
             )
         return makers, readers[0]
 

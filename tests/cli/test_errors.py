@@ -23,6 +23,7 @@ BUGS = {"G900"}
 IN_PROGRAMS = {"G316", "G317", "G318", "G319", "G320", "G321", "G406"}
 """Codes that the command line does not reach; tests/torch has them."""
 
+MIXTURE = ROOT / "examples/models/tiny-mixture.onnx"
 FROZEN = STREAM.replace("x1 = Add(x0, db)", "s1 = Add(x0, db)\n x1 = Hardmax <axis = -1> (s1)")
 TAPPED = """
 tapped (float[N, 8] x0) => (float[N, 8] y, float[N, 8] deep)
@@ -54,6 +55,7 @@ blocked (float[N, 8, 4, 4] x) => (float[N, 8, 4, 4] y) <float[8, 8, 1, 1] w>
     y = com.microsoft.nchwc.Conv(x, w)
 }
 """
+PLAIN = "plain (float[N, 8] x) => (float[N, 4] y) <float[8, 4] w> { y = MatMul(x, w) }"
 WRONG = MLP.replace("float[8, 3] fc2_weight", "float[9, 3] fc2_weight")
 
 
@@ -74,10 +76,23 @@ CASES: dict[str, list[str]] = {
         'widen axis 1 of "up_weight" to 36 with tail copy',
     ],
     "G302-no-such-axis": plan("widen heads to 8 with tail copy"),
+    "G200-prefix-share": ["apply", "--prefix", "1/3", "nested.onnx"],
+    "G200-prefix-axis": ["apply", "--prefix", "heads=3", "nested.onnx"],
+    "G200-prefix-of-nothing": ["apply", "--prefix", "1/2", "stream.onnx"],
+    "G302-upcycle": plan("upcycle ffn to experts 4 top 2 with cyclic copy", "plain.onnx"),
+    "G303-merge": plan("merge experts to 16 by mean", str(MIXTURE)),
     "G303-smaller": plan("widen ffn to 6 with tail copy"),
     "G303-budget": plan("subclone to parameters <= 9 over ffn by magnitude"),
+    "G303-total": plan("subclone ffn to total 99 by magnitude"),
+    "G304-upcycle": plan("upcycle ffn to experts 4 top 2 with cyclic copy", "tapped.onnx"),
+    "G304-upcycle-twice": [
+        *plan("upcycle ffn to experts 4 top 2 with cyclic copy"),
+        "-e",
+        "upcycle ffn to experts 2 top 1 with cyclic copy",
+    ],
     "G304-frozen": plan("widen hidden to 16 with tail copy", "frozen.onnx"),
     "G304-input": plan('widen axis 0 of "fc1_weight" to 8 with tail copy', "mlp.onnx"),
+    "G305-merge": plan("merge experts to 3 by mean", str(MIXTURE)),
     "G305-blocks": plan("widen ffn to 20 with tail copy in blocks of 3"),
     "G306-no-such-parameter": plan('widen axis 0 of "up.*" to 24 with tail copy'),
     "G306-no-such-number": plan('widen axis 2 of "up_weight" to 24 with tail copy'),
@@ -90,6 +105,7 @@ CASES: dict[str, list[str]] = {
     "G310-missing": ["inspect", "nosuch.onnx"],
     "G310-no-model": ["inspect", "text.onnx"],
     "G311-invalid": ["inspect", "wrong.onnx"],
+    "G312-budget": plan("subclone to parameters <= 300 over ffn by magnitude multiples of ffn / 5"),
     "G312-not-whole": plan("widen hidden to 4 * hidden / 3 with average fill"),
     "G313-numbered": plan('subclone axis 0 of "table" to 8 by magnitude'),
     "G314-needed": plan("drop layers 1", "tapped.onnx"),
@@ -156,10 +172,13 @@ def test_an_error_is_explained_as_agreed(name, growc, golden, tmp_path, monkeypa
         pytest.importorskip("transformers")
     save(tmp_path / "frozen.onnx", FROZEN)
     save(tmp_path / "wrong.onnx", WRONG)
+    save(tmp_path / "plain.onnx", PLAIN)
     save(tmp_path / "blocked.onnx", BLOCKED)
     save(tmp_path / "tapped.onnx", TAPPED)
     save(tmp_path / "translator.onnx", TRANSLATOR)
     save(tmp_path / "other.onnx", STREAM, norm1_bias=np.ones(8, np.float32))
+    if name.startswith("G200-prefix"):
+        growc("apply", "-e", "nest ffn by magnitude at 1/2", "stream.onnx", "-o", "nested.onnx")
     if name == "G322-replay":
         wider = STREAM.replace("12]", "14]").replace("12, 8]", "14, 8]")
         growc("apply", "-e", "untie head", save(tmp_path / "wide.onnx", wider), "-o", "grown.onnx")
