@@ -157,11 +157,13 @@ def measured(folder: Path, seed: int, steps: int, windows: int) -> list[Row]:
 
 HEAD = """# Subcloning: the loss right after surgery
 
-Nats per byte on held-out files, before any training. The models are byte-level GPTs (six layers of width 64,
-four heads), trained for {steps} steps on the source of Python's standard library; one number for each of
-{seeds} seeds: {sources} before surgery, {bigram} for a bigram model. Importance is measured on {windows}
-windows of the training files. `python benchmarks/subclone.py` trains, measures, and writes this page; all
-numbers stand in [subclone.json](subclone.json).
+The losses are nats per byte on held-out files, before any training. The models are byte-level GPTs with six
+layers of width 64 and four heads. They are trained for {steps} steps on the source of Python's standard
+library. Each cell has one number for each of {seeds} seeds. Before surgery the losses are {sources}, and a
+bigram model has {bigram}. growc measures importance on {windows} windows of the training files.
+
+`python benchmarks/subclone.py` trains, measures, and writes this page. [subclone.json](subclone.json) has the
+numbers of all tables.
 """
 
 
@@ -186,8 +188,8 @@ def holds(smaller: list[float], larger: list[float], *, equal: bool) -> str:
 def width_part(losses: Mapping[tuple[str, str, str], list[float]]) -> Iterator[str]:
     """Every axis by every ranking, and the order that is asked for."""
     yield from ["", "## Width", ""]
-    yield "`least`: the least important units stay. The last columns: in how many seeds the order holds."
-    for what, some in (("One axis at a time", AXES), ("All three at once", ("all",))):
+    yield "`least` keeps the least important units. The last columns count the seeds in which an order holds."
+    for what, some in (("one axis at a time", AXES), ("all three at once", ("all",))):
         pairs = [
             [losses[f"{size} {option}", axis, how] for how in ("importance", "first", "least")]
             for size in SIZES
@@ -197,7 +199,8 @@ def width_part(losses: Mapping[tuple[str, str, str], list[float]]) -> Iterator[s
         best = sum(int(a <= b) for one, two, _ in pairs for a, b in zip(one, two, strict=True))
         worst = sum(int(b < c) for _, two, three in pairs for b, c in zip(two, three, strict=True))
         total = sum(len(one) for one, _, _ in pairs)
-        yield f"{what}: importance ≤ first in {best} of {total} cases, first < least in {worst} of {total}."
+        yield f"With {what}, importance ≤ first holds in {best} of {total} cases."
+        yield f"There, first < least holds in {worst} of {total}."
     for option in OPTIONS:
         rankings = RANKINGS if option == "rescaled" else ("importance", "first", "least")
         rows = []
@@ -208,14 +211,15 @@ def width_part(losses: Mapping[tuple[str, str, str], list[float]]) -> Iterator[s
                 order = [holds(by["importance"], by["first"], equal=True)]
                 order.append(holds(by["first"], by["least"], equal=False))
                 rows.append([f"{what} to {size}", *(cells(losses, kind, what, r) for r in rankings), *order])
-        yield from ["", f"`{option}`:" + ("" if option == "unscaled" else " (the default)"), ""]
+        yield from ["", f"`{option}`" + (":" if option == "unscaled" else ", the default:"), ""]
         yield from table([option, *rankings, "importance ≤ first", "first < least"], rows)
 
 
 def depth_part(losses: Mapping[tuple[str, str, str], list[float]]) -> Iterator[str]:
     """Each layer, and each order."""
     yield from ["", "## Depth", ""]
-    yield "Figure 2 of the paper: ‖f(x)‖/‖x + f(x)‖, and the loss when a layer is removed and when doubled."
+    yield "The first table has the numbers of figure 2 of [the paper](../examples/24-subcloning/README.md):"
+    yield "‖f(x)‖/‖x + f(x)‖, and the loss without a layer and with that layer twice."
     yield ""
     names = ("ratio", "removed", "doubled")
     rows = [[str(k), *(cells(losses, "layer", str(k), n) for n in names)] for k in range(LAYERS)]
@@ -227,10 +231,10 @@ def depth_part(losses: Mapping[tuple[str, str, str], list[float]]) -> Iterator[s
     best = int((removed[1:-1].min(axis=0) < np.minimum(removed[0], removed[-1])).sum())
     centre = int((removed[LAYERS // 2] < np.minimum(removed[0], removed[-1])).sum())
     yield ""
-    yield f"Removing one of the layers in between costs less, in the mean, than removing the first in {first}"
-    yield f"of {seeds} seeds, and than removing the last in {last} of {seeds}. Layer {LAYERS // 2}, which"
-    yield f"`by middle` removes first, costs less than both in {centre} of {seeds}; the least of those in"
-    yield from [f"between in {best} of {seeds}.", ""]
+    yield f"Removing an inner layer costs less, on average, than removing the first in {first} of {seeds}"
+    yield f"seeds. It costs less than removing the last in {last} of {seeds}. `by middle` removes layer"
+    yield f"{LAYERS // 2} first. This layer costs less than the first and the last in {centre} of {seeds}."
+    yield from [f"The cheapest inner layer costs less than both in {best} of {seeds}.", ""]
     counts = sorted({what for kind, what, _ in losses if kind == "layers"}, reverse=True)
     rows = [[f"{LAYERS} to {n}", *(cells(losses, "layers", n, o) for o in ORDERS)] for n in counts]
     yield from table(["layers", *(f"by {o}" for o in ORDERS)], rows)

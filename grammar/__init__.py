@@ -29,7 +29,7 @@ __all__ = [
 
 
 def parse(*sources: SourceText) -> RecipeTree:
-    """The recipe in one text, or in several in sequence. Raises GrowError with every mistake in them."""
+    """The recipe in one text, or in several in sequence. Raises GrowError (G1xx) with all mistakes."""
     parts = [read(source) for source in sources]
     diagnostics = [diagnostic for _, mistakes in parts for diagnostic in mistakes]
     if diagnostics:
@@ -38,7 +38,7 @@ def parse(*sources: SourceText) -> RecipeTree:
 
 
 def parse_expression(source: SourceText, start: int = 0) -> Expr:
-    """The expression that forms a text from `start` on. Raises GrowError with every mistake in it."""
+    """The expression that forms a text from `start` on. Raises GrowError (G1xx) with every mistake in it."""
     expr, diagnostics = read_expression(source, start)
     if diagnostics or expr is None:
         raise GrowError(*diagnostics)

@@ -71,12 +71,12 @@ class Applied(Shown):
 
 
 def recipe(text: Recipes, params: Mapping[str, str] | None = None) -> Resolved:
-    """A resolved recipe. Raises GrowError with every mistake in it."""
+    """A resolved recipe. Raises GrowError (G1xx, G2xx) with every mistake in it."""
     return reading_of(text, params).recipe
 
 
 def reading_of(text: Recipes, params: Mapping[str, str] | None = None) -> ResolvedTexts:
-    """A recipe with the texts in which it was given. Raises GrowError with every mistake in it."""
+    """A recipe with the texts in which it was given. Raises GrowError (G1xx, G2xx) with all its mistakes."""
     if isinstance(text, ResolvedTexts):
         return text
     sources = sources_of(text)
@@ -146,7 +146,10 @@ def plan(
 
     `example_inputs` are for the forward of a module, by name or in order. Classes of transformers need none
     if growc finds inputs that they run on. For a checkpoint directory they may be a `.npz` file.
-    `state_dict`, `keep_class` and `config` are as for `grow`.
+    `state_dict`, `keep_class` and `config` are as for `grow`. The plan judges no `expect`: `apply` does.
+
+    Raises GrowError: G1xx and G2xx for mistakes in the recipe or the call, G3xx for a model that cannot be
+    read, or cannot be changed like this.
 
     >>> plan("widen ffn to 2 * ffn with uniform copy", "gpt2.onnx").certificate.exact  # doctest: +SKIP
     True
@@ -180,7 +183,10 @@ def grow(
     The result has the `plan`, the `lineage` and, unless `check=False`, the measured `verification`.
     `example_inputs` are for forward, by name or in order; modules of transformers need none. `state_dict`, a
     `.safetensors` file or a mapping, has the weights of a module that may be on meta; the module itself stays
-    unchanged. Raises GrowError.
+    unchanged.
+
+    Raises GrowError: as `plan`, G401 if an `expect` fails, G402 and G403 if the measurement refutes the
+    certificate or cannot run, G406 if the module is not what its plan computes.
     """
     module = _with_state(module, state_dict)
     if keep_class and has_config(module):
@@ -264,7 +270,7 @@ def apply(text: object, model: object, *others: Any, **options: Any) -> Any:
     `card`, `progress` and others; it returns an `Applied`. `apply(module, recipe, example_inputs, …)` is
     `grow`, with its options; it returns a module. A module and its recipe may come in either order.
 
-    Raises GrowError; then nothing was written.
+    Raises GrowError, as `apply_file` and `grow` do; then nothing was written.
     """
     words, source = _in_order(text, model)
     if is_module(source):
@@ -331,7 +337,9 @@ def apply_file(
     result has a model card. `ranks` are the processes that write the weights; only the first one calls this
     function.
 
-    Raises GrowError; then no file has appeared at `out`.
+    Raises GrowError: as `plan`, G401 if an `expect` fails, G402 and G403 if the measurement refutes the
+    certificate or cannot run, G501 if the target exists, G502 if the system refuses to write or `memory` is
+    too small. Then no file has appeared at `out`.
     """
     from growc.checkpoint.files.config_folders import described_in
     from growc.dialects.transformers.named_class import class_named
@@ -497,7 +505,8 @@ def report(
 ) -> str:
     """One HTML page that shows the plan of a recipe for a model, or the problems in it. Writes nothing.
 
-    `result`, a model that the recipe made of this one, is compared with it on `inputs`.
+    `result`, a model that the recipe made of this one, is compared with it on `inputs`. Raises GrowError:
+    G200 if the recipe does not make such a result, G310 if `result` cannot be read, G403 if it cannot run.
 
     >>> Path("report.html").write_text(report(Path("wider.grow"), "gpt2.onnx"))  # doctest: +SKIP
     """
@@ -522,6 +531,9 @@ def verify(
 
     The expected contents of grown caches and outputs follow from the recipes in the metadata of `result`. For
     two modules, `inputs` are for forward, by name or in order.
+
+    Raises GrowError: G200 if `inputs` of two files are no path, G309 to G325 if a model or the inputs cannot
+    be read, G403 if a model does not run. A difference is no error.
     """
     if not (isinstance(source, str | Path) and isinstance(result, str | Path)):
         from growc.modules.grow import verify
@@ -551,7 +563,8 @@ def verify(
 def inspect(model: Model, *, example_inputs: object = None, state_dict: State | None = None) -> Analysis:
     """The analysis of a model: spaces, roles, what is frozen. See growc.render for how it is shown.
 
-    `example_inputs` and `state_dict` are as for `grow`.
+    `example_inputs` and `state_dict` are as for `grow`. Raises GrowError (G200, G3xx) for a model that cannot
+    be read.
     """
     source = _with_state(model, state_dict)
     return compile(Resolved(()), source, analysis_only=True, example_inputs=example_inputs)

@@ -66,9 +66,10 @@ def controls(lines: Sequence[Line]) -> Iterator[str]:
             continue
         there = cost_to_target(scratch, line).percent(scratch.cost)
         yield (
-            f"{line.row.name} keeps its size: it reaches scratch's loss at {there} and ends at "
-            f"{line.final:.4f} after {percent(line.cost, scratch.cost)}; {best.row.name}, the best in the "
-            f"end, has the wanted size and ends at {best.final:.4f} after {percent(best.cost, scratch.cost)}."
+            f"The row `{line.row.name}` keeps its size. It reaches scratch's loss at {there}, and ends at "
+            f"{line.final:.4f} after {percent(line.cost, scratch.cost)}. The row `{best.row.name}` has the "
+            f"wanted size, and is the best in the end. It ends at {best.final:.4f} after "
+            f"{percent(best.cost, scratch.cost)}."
         )
 
 
@@ -101,10 +102,10 @@ def agreement(lines: Sequence[Line]) -> Iterator[str]:
             agree += 1
         else:
             differ.append(f"{less.row.name} before {more.row.name}")
+    named = f" ({', '.join(differ)})" if differ else ""
     yield (
-        f"Papers rank {agree + alike + len(differ)} pairs of these rows: {agree} stand in that order here, "
-        f"{alike} cannot be told apart, {len(differ)} stand the other way round"
-        f"{': ' if differ else ''}{', '.join(differ)}."
+        f"Papers rank {agree + alike + len(differ)} pairs of these rows. The order here is the same for "
+        f"{agree}, the opposite for {len(differ)}{named}, and open for {alike}."
     )
 
 

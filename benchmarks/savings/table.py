@@ -28,18 +28,20 @@ HEAD = """# How much growth saves
 
 ## Which recipe to take
 
-From the tables below, and from nothing else. `operations`: the part of scratch's operations after which the
-result is as good as scratch in the end. `with its source's`: the same, if the model that you have is trained
-for this alone.
+The advice follows from the tables below, and from nothing else. `operations` is a part of scratch's
+operations: after so many, the result is as good as scratch is in the end. `with its source's` adds the
+source's training, for a source that is trained for this alone.
 """
 TABLES_SAY = """
 ## What the tables say
 """
 RULES = """
-The number of a row is the part of scratch's operations after which the row is as good as scratch is in the
-end, decayed held-out loss against decayed. `≤`: already at its first branch. `> 100 %`: never, and nothing is
-saved. [benchmarks/savings/](../benchmarks/savings/README.md) has the runs, and the rules, which were written
-before anything ran. `python -m benchmarks.savings.table` writes this page from them.
+The number of a row is a part of scratch's operations: after so many, the row is as good as scratch is in the
+end. Both are judged by their held-out losses after decay. `≤` says that the row was as good at its first
+branch already. `> 100 %` says that it never was, and saves nothing.
+
+[benchmarks/savings/](../benchmarks/savings/README.md) has the runs and the rules. The rules were written
+before anything ran. `python -m benchmarks.savings.table` writes this page from the runs.
 """
 MOST_SPREAD = 10
 """Points of operations; where scratch's seeds spread more, the table is too short."""
@@ -79,7 +81,7 @@ def said(table: Table, places: Places) -> str:
     """The summary of a table: its message, and how many of its runs have ended."""
     order, lines = table.order(), lines_of(table, places)
     ended = ended_runs(table, places)
-    open_ended = "" if ended == len(order) else " The table is not complete, and what it says may change."
+    open_ended = "" if ended == len(order) else " The table is not complete, and its numbers may change."
     words = [f"- **{table.title}**. {ended} of {len(order)} runs have ended.{open_ended}"]
     if lines and lines[0].row is table.rows[0]:
         words += _said(table, lines)
@@ -94,8 +96,8 @@ def section(table: Table, places: Places) -> Iterator[str]:
     shape = table.rows[0].shape
     yield f"## {table.title}\n"
     yield (
-        f"{table.steps} steps of {table.task.batch} samples; scratch has {shape.layers} layers of width "
-        f"{shape.width}.\n"
+        f"A run has {table.steps} steps of {table.task.batch} samples. Scratch has {shape.layers} layers of "
+        f"width {shape.width}.\n"
     )
     yield f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}"
     for line in lines:
@@ -117,24 +119,24 @@ def _said(table: Table, lines: Sequence[Line]) -> Iterator[str]:
     rest = [line.row.name for line, n in better if n.sign == ">"]
     if saving:
         numbers = ", ".join(f"{name} {n.percent(whole)}" for _, name, n in saving)
-        yield f"Fewest operations first: {numbers}."
+        yield f"These rows reach scratch's loss, fewest operations first: {numbers}."
     if rest:
-        yield f"Nothing is saved by: {', '.join(rest)}."
+        yield f"These rows save nothing: {', '.join(rest)}."
     yield from agreement(lines)
     yield from controls(lines)
     if len(scratch.records) > 1:
         points = spread_in_points(scratch)
         yield (
-            f"Scratch's {len(scratch.records)} seeds differ by ±{scratch.spread:.4f} nats, which is "
-            f"±{points:.1f} points of its operations: differences below {2 * points:.0f} points are none."
+            f"Scratch's {len(scratch.records)} seeds differ by ±{scratch.spread:.4f} nats, or ±{points:.1f} "
+            f"points of its operations. Differences below {2 * points:.0f} points do not count."
         )
         if points > MOST_SPREAD:
-            yield f"That is more than {MOST_SPREAD} points: the table's steps are to be doubled."
+            yield f"That is more than {MOST_SPREAD} points, so the table needs twice the steps."
     for family in table.families:
         rates = [line.records[0]["rate"] for line in lines if line.row.family == family.name]
         if rates and rates[0] in (family.rates[0], family.rates[-1]) and len(family.rates) > 1:
-            edge = f"{rates[0]:g} is at the end of those tried"
-            yield f"The best rate of {family.tuned}, {edge}: a better one may lie beyond."
+            edge = f"{rates[0]:g}, at an end of those tried"
+            yield f"The best rate of {family.tuned} is {edge}. A better rate may lie beyond."
 
 
 def _cells(scratch: Line, line: Line) -> Iterator[str]:

@@ -66,7 +66,7 @@ class Growing(Budgeted):
 
     def reached(self, knobs: Sequence[BudgetAxis]) -> Decision:
         """The decision with these axes. A plan may cost more than its axes show, if other axes follow
-        them.
+        them. Raises GrowError (G303) if no plan reaches the budget.
         """
         self.take(knobs)
         limit, excess = self.limit, 0

@@ -126,7 +126,8 @@ class Shrinking(Budgeted):
         """The best choices, each planned.
 
         The search continues without choices that the model cannot follow. If a plan costs more than the
-        search computed, the budget is reduced by the difference.
+        search computed, the budget is reduced by the difference. Raises GrowError if nothing is left: the
+        error of the first refused choice, or else G303.
         """
         limit = float(self.limit)
         refused: list[GrowError] = []

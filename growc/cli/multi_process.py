@@ -16,7 +16,10 @@ INTERRUPTED = 130
 
 
 def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence[str]) -> int:
-    """Run a command with the processes that help it in `options.ranks`; return its exit status."""
+    """Run a command with the processes that help it in `options.ranks`; return its exit status.
+
+    Raises GrowError: G200 for fewer workers than one, and those of the command.
+    """
     options.ranks = ALONE
     if not started_by_torchrun():
         workers = getattr(options, "workers", 1)

@@ -72,7 +72,11 @@ class CheckpointDirectory:
         return (self.weights or source_kind) == DISTRIBUTED
 
     def write(self, c: Result, folder: Path, target: Path, progress: Progress) -> list[Path]:
-        """Write the directory. Raises GrowError (G308) if a tensor differs from what its class has."""
+        """Write the directory.
+
+        Raises GrowError: G308 if a tensor differs from what its class has, G309 if `upcycle` shall carry the
+        state of an optimizer.
+        """
         from growc.checkpoint.classes.new_tensors import class_result, remarks, write_grown
 
         grown: GrownWeights[CheckpointOnDisk] = class_result(c).grown

@@ -81,7 +81,8 @@ def compiled(
     No weights are read, except a few elements to recognise ties, and weights by which a ranking goes. keeps:
     whether measured importance may be kept beside the model. keep_class: whether the result of a transformers
     module has the same class. config: values of fields of the result's config. after: called with each pass,
-    its result, and the fields that it filled in. ranks: the processes that measure.
+    its result, and the fields that it filled in. ranks: the processes that measure. Raises GrowError: G200,
+    and G3xx for a model that cannot be read or cannot be changed like this.
     """
     from growc.passes import ANALYSIS, PIPELINE, run
     from growc.passes.compilation import Source

@@ -94,7 +94,7 @@ class Scoring:
 
 @contextmanager
 def placed_at(span: Span) -> Iterator[None]:
-    """Give errors without a place this one."""
+    """In this context, an error without a place has this one. Raises GrowError, with the same codes."""
     try:
         yield
     except GrowError as error:

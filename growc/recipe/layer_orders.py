@@ -92,7 +92,7 @@ def new_layers(layers: Sequence[int]) -> list[bool]:
 def layers_of(layers: LayerRange, count: int, evaluate: Evaluate) -> range:
     """The layers of a range or a number, of `count`. Negative numbers count from the end.
 
-    Unlike in a slice of Python, a range that reaches beyond the layers is an error (G302).
+    Unlike in a slice of Python, a range that reaches beyond the layers is an error. Raises GrowError (G302).
     """
     if isinstance(layers, LayerNumber):
         first = _place(layers.number, count, evaluate)

@@ -44,8 +44,8 @@ MEANINGS = {
 def init(model: Model, *, example_inputs: object = None, progress: Progress | None = None) -> str:
     """A commented recipe with all that a model can take, which `plan` and `apply` take as it is.
 
-    `example_inputs` are as for `plan`, `progress` as for `apply`. Raises GrowError where the model cannot be
-    read.
+    `example_inputs` are as for `plan`, `progress` as for `apply`. Raises GrowError (G200, G3xx) for a model
+    that cannot be read.
 
     >>> recipe = init("gpt2.onnx")  # doctest: +SKIP
     """

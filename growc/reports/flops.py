@@ -82,7 +82,7 @@ def flops(
     open sizes are as growc samples them. trained: the names of the tensors that are trained; without them,
     those of a module that require gradients, and of anything else all stored tensors of real numbers.
     example_inputs: for the forward of a module. Raises GrowError: G200 where the model takes no inputs of
-    these sizes.
+    these sizes, G3xx where it cannot be read.
 
     >>> flops("gpt2.onnx", sizes={"input_ids": (8, 512)}).forward  # doctest: +SKIP
     """

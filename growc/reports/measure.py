@@ -57,7 +57,9 @@ def measure(
     """The importance of every unit of every named axis, by `axis.number`, and of every layer, by
     `layers.number`; kept in `out` or beside the model.
 
-    Raises GrowError: G501 where `out` has scores of another model or other inputs, and not `force`.
+    Raises GrowError: G200 where `samples` is below 1, G3xx where the model or the inputs cannot be read, G403
+    where onnxruntime cannot run the model, G501 where `out` has scores of another model or other inputs, and
+    not `force`.
     """
     from growc.render.progress import in_python
 
@@ -78,7 +80,7 @@ def measurement(
     ranks: Ranks = ALONE,
 ) -> Measurement:
     """The result of `measure`, with scores of layers and their branches, and the speed. ranks: the processes
-    that run the cases.
+    that run the cases. Raises GrowError as `measure`; G501 also where `out` is no regular file.
     """
     from growc.file_roles import NamedPath, model_parts, require_distinct
     from growc.measurement import importance

@@ -5,7 +5,8 @@ widen hidden to 1024 with neighbor copy
 expect exact
 
 A method writes its statement as text and has the grammar read it, so errors have the same diagnostics as in a
-recipe file. Paths are relative to the working directory.
+recipe file: it raises GrowError (G1xx). Errors across statements (G2xx) are found when the recipe is used.
+Paths are relative to the working directory.
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe; `str` gives its text in canonical form, and every function of growc takes it as one."""
+    """A recipe; `str` gives its text in canonical form, and every function of growc takes it as one.
+
+    Each method raises GrowError (G1xx) with every mistake in its statement. Layers in a `range` raise
+    ValueError if its step is not 1.
+    """
 
     body: tuple[rc.Item, ...] = field(default=(), repr=False)
 
@@ -281,7 +286,7 @@ class Recipe:
 
 
 def _read(line: str) -> rc.Item:
-    """The one statement that a line consists of. Raises GrowError with every mistake in it."""
+    """The one statement that a line consists of. Raises GrowError (G1xx) with every mistake in it."""
     from growc import grammar
 
     source = SourceText("<recipe>", LINE_END.sub(" ", line))

@@ -107,8 +107,8 @@ def load(
 ) -> Resolved:
     """The flat list of the statements of texts, with `params` in place of the defaults of `let`s.
 
-    `read` reads included recipes. `decided`: the plain statements of budgets, in order. Raises GrowError with
-    all errors that can be found without a model.
+    `read` reads included recipes. `decided`: the plain statements of budgets, in order. Raises GrowError
+    (G1xx, G2xx) with all errors that can be found without a model.
     """
     resolved, problems = resolve(sources, params, read, decided)
     if problems:

@@ -79,6 +79,6 @@ def beyond(
 
 
 def require(name: str, subject: str, count: int, span: Span | None = None, code: str = "G324") -> None:
-    """Raise GrowError if a count exceeds its limit (see `beyond`)."""
+    """Raise GrowError (G324) if a count exceeds its limit (see `beyond`)."""
     if problem := beyond(name, subject, count, span, code):
         raise GrowError(problem)

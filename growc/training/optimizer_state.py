@@ -153,7 +153,7 @@ class _Carrier:
         """Return the source's parameter that a parameter of the result comes from.
 
         It is the parameter itself if the program does not use it. Of several that a weight was computed from,
-        it is the first.
+        it is the first. Raises GrowError (G316) if the plan does not know it.
         """
         if name in self.weights:
             weight = self.weights[name]

@@ -56,7 +56,7 @@ def draw_cases(model: Path) -> list[Feeds]:
 
 
 def draw(inputs: Sequence[Input], session: Runner) -> list[Feeds]:
-    """As `draw_cases`, for a model that is loaded already."""
+    """As `draw_cases`, for a model that is loaded already. Raises GrowError (G403)."""
     kinds = feed_sizes.symbols(inputs)
     cases: list[Feeds] = []
     sizes, reason = _first_that_runs(inputs, kinds, FIRST, session, cases)

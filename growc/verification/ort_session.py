@@ -71,7 +71,10 @@ class Session:
         self._session = None
 
     def run(self, feeds: Mapping[str, Array]) -> Feeds:
-        """Return all outputs by name. Real inputs are cast to the model's type; unknown names are ignored."""
+        """Return all outputs by name. Real inputs are cast to the model's type; unknown names are ignored.
+
+        Raises GrowError (G403) if the model does not run, or an output is no tensor.
+        """
         given: Feeds = {}
         for name, array in feeds.items():
             if name in self.input_dtypes:

@@ -308,7 +308,10 @@ def grown_feeds(
     maps: InputMaps,
     renamed: Mapping[str, str | None],
 ) -> Feeds:
-    """Return the source's inputs as the grown model takes them, and values for its additional inputs."""
+    """Return the source's inputs as the grown model takes them, and values for its additional inputs.
+
+    Raises GrowError (G403) if a number in them has no unit in the grown model.
+    """
     wanted = {port.name for port in ports}
     feeds = {}
     for name, array in case.items():

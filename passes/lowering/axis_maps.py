@@ -181,7 +181,7 @@ class Requests:
         return Placing(self.axes, self.sizes, name, span, size_span(statement), front, ask.target.at, grows)
 
     def places(self, ask: AxisStatement, spaces: Sequence[Space], before: int, after: int) -> list[SizedAtom]:
-        """The atoms that the statement maps."""
+        """The atoms that the statement maps. Raises GrowError (G305) if its blocks do not fit."""
         statement = ask.statement
         if isinstance(statement, ast.Reorder):
             return self.placing(ask).all_of(spaces)

@@ -33,7 +33,10 @@ Inspect = Callable[[Path], Analysis]
 
 
 def match_pass(c: Request) -> Request:
-    """Plain statements in the place of `match`, by the sizes that the ones before it leave."""
+    """Plain statements in the place of `match`, by the sizes that the ones before it leave.
+
+    Raises GrowError: G310 if the file gives no sizes, G2xx if a statement contradicts itself.
+    """
     if not any(isinstance(b.statement, ast.Match) for b in c.statements):
         return c
     plain: list[Bound] = []

@@ -61,7 +61,7 @@ def depth_pass(c: Request) -> Arranged:
 
 
 def depth_of(c: Request, statements: Sequence[Bound], branches: Branches) -> DepthChange:
-    """The layers of every run after all statements. Raises GrowError with the errors of all of them."""
+    """The layers of every run after all statements. Raises GrowError (G3xx) with all their errors."""
     runs, size_of = c.layers.runs, partial(size_before, c, statements)
     depths = [RunHistory.of(len(run.layers)) for run in runs]
     errors: list[Diagnostic] = []

@@ -27,7 +27,10 @@ from growc.passes.axes.queries import THROUGH
 
 
 def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
-    """The old numbers, by input. `made`: the map of each space that changed."""
+    """The old numbers, by input. `made`: the map of each space that changed.
+
+    Raises GrowError (G313) if an input gives numbers of units that are new.
+    """
     by_node = {i.node: i for i in axes.instances}
     old_numbers: dict[str, Ints] = {}
     for instance in axes.instances:
@@ -61,7 +64,8 @@ def mapped(space: Space, made: Mapping[Space, IndexMap]) -> IndexMap | None:
 
 def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[int, ...]]:
     """The new constants of look-ups whose constants change: the numbered units have other numbers, or the
-    constants count from an end that moves.
+    constants count from an end that moves. Raises GrowError (G313) if a number is of a unit that is gone, or
+    the constant cannot be rewritten.
     """
     new_constants: dict[Node, tuple[int, ...]] = {}
     for instance in axes.instances:

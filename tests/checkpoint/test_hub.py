@@ -13,7 +13,7 @@ import pytest
 from checkpoints import tiny_config
 from graphs import MLP
 from graphs import save as save_onnx
-from hub_server import COMMIT, Repository, serving
+from hub_server import COMMIT, Repository, ask, serving
 
 import growc
 from growc.checkpoint.check import compare as comparing
@@ -28,20 +28,13 @@ WIDEN = "widen ffn to 2 * ffn with cyclic copy"
 @pytest.fixture
 def at_hub(tmp_path, monkeypatch):
     """Run in an empty folder with the server's address in the place of the Hub's, and an empty cache."""
-    from huggingface_hub import constants
-
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setattr(comparing, "_exported", lambda *_: {})
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between tries
 
     def point(address, offline=False):
-        monkeypatch.setattr(constants, "ENDPOINT", address)
-        template = address + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-        monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
+        ask(monkeypatch, address, tmp_path / "cache", offline)
 
     return point
 

@@ -55,8 +55,8 @@ def test_a_row_of_another_size_is_a_control_and_is_not_advised():
     assert "[AKI]" in text.split("|")[3]
     assert "source trained on" not in text
     (said,) = controls(lines)
-    assert said.startswith("source trained on keeps its size: it reaches scratch's loss at ")
-    assert "ends at 0.3000 after 50 %; AKI, the best in the end" in said
+    assert said.startswith("The row `source trained on` keeps its size. It reaches scratch's loss at ")
+    assert "ends at 0.3000 after 50 %. The row `AKI` has the wanted size" in said
     assert not list(controls([SCRATCH, line("AKI", 0.4)]))
 
 
@@ -89,18 +89,14 @@ def test_missing_measurements_are_named_with_the_papers_numbers():
 @pytest.mark.parametrize(
     ("aki", "fpi", "said"),
     [
-        (0.4, 0.9, "1 stand in that order here, 0 cannot be told apart, 0 stand the other way round."),
-        (
-            0.9,
-            0.4,
-            "0 cannot be told apart, 1 stand the other way round: FPI before AKI.",
-        ),
-        (0.9, 0.9, "0 stand in that order here, 1 cannot be told apart"),
-        (1.3, 1.4, "0 stand in that order here, 1 cannot be told apart"),
-        (0.9, 1.4, "1 stand in that order here"),
+        (0.4, 0.9, "the same for 1, the opposite for 0, and open for 0."),
+        (0.9, 0.4, "the same for 0, the opposite for 1 (FPI before AKI), and open for 0."),
+        (0.9, 0.9, "the same for 0, the opposite for 0, and open for 1."),
+        (1.3, 1.4, "the same for 0, the opposite for 0, and open for 1."),
+        (0.9, 1.4, "the same for 1, the opposite for 0, and open for 0."),
     ],
 )
 def test_pairs_are_compared_with_the_papers(aki, fpi, said):
     text = " ".join(agreement([SCRATCH, line("FPI", fpi), line("AKI", aki)]))
-    assert text.startswith("Papers rank 1 pairs of these rows: ")
+    assert text.startswith("Papers rank 1 pairs of these rows. ")
     assert said in text

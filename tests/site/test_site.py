@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 from graphs import ROOT, TINY
+from hub_server import Repository, ask, serving
 
 from growc import api
 from growc.cli.main import main
@@ -25,12 +27,13 @@ from growc.errors.codes import CODES
 
 DOCS = ROOT / "docs"
 WALKED = [f"how-to/{name}.md" for name in ("onnx", "module", "refused", "which-recipe", "hostile")]
-WALKED += ["index.md"]
+WALKED += ["index.md", "report.md", "editor.md"]
 """Pages whose blocks run one after the other in a folder that holds the examples."""
 SLOWLY_WALKED = ["tutorial.md", "how-to/checkpoint.md"]
 """More of them, which take longer."""
 
 SHORT = ["README.md", "docs/tour.md", "docs/tutorial.md", "docs/index.md", "docs/exact.md"]
+SHORT += ["docs/report.md", "docs/hub.md", "docs/editor.md", "docs/subclone.md", "docs/savings.md"]
 SHORT += [f"docs/how-to/{path.name}" for path in sorted((DOCS / "how-to").glob("*.md"))]
 MOST = 30
 """Words in a sentence of these pages."""
@@ -61,6 +64,8 @@ def walk(page: Path) -> None:
         elif block["kind"] == "console":
             for command, shown in COMMAND.findall(block["text"]):
                 run(command, shown.splitlines())
+        elif block["kind"] == "toml":
+            tomllib.loads(block["text"])
         elif block["kind"] == "python":
             for code in statements(block["text"]):
                 exec(compile(code, str(page), "exec"), names)
@@ -69,13 +74,13 @@ def walk(page: Path) -> None:
 
 
 def run(command: str, shown: list[str]) -> None:
-    """A command of growc, which says each line that is shown, and fails where an error is shown."""
+    """A command of growc, which says each line that is shown, apart from `…`, and fails where an error is."""
     told = io.StringIO()
     with redirect_stdout(told), redirect_stderr(told):
         status = main(shlex.split(command))
     codes = [match[1] for line in shown if (match := re.match(r"error\[(G\d+)\]", line))]
     assert status == (CODES[codes[0]].status if codes else 0), f"{command}: {told.getvalue()}"
-    assert [line for line in shown if line not in told.getvalue().splitlines()] == []
+    assert [line for line in shown if line not in ("…", *told.getvalue().splitlines())] == []
 
 
 def statements(text: str) -> Iterator[str]:
@@ -97,6 +102,21 @@ def beside_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_the_blocks_of_a_page_run_one_after_the_other(page: str):
     walk(DOCS / page)
+
+
+@pytest.mark.usefixtures("beside_the_examples")
+def test_the_blocks_of_the_page_on_the_hub_run_against_a_stand_in(tmp_path: Path, monkeypatch):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    monkeypatch.setattr("growc.checkpoint.check.compare._exported", lambda *_: {})
+    sizes = {"n_embd": 32, "n_layer": 1, "n_head": 4, "vocab_size": 48, "n_positions": 32}
+    config = GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "source")
+    repository = Repository.of(tmp_path / "source", **{"onnx/model.onnx": TINY.read_bytes()})
+    with serving(name=repository) as hub:
+        ask(monkeypatch, hub.address, tmp_path / "cache")
+        walk(DOCS / "hub.md")
+    assert set(hub.fetched()) >= {"config.json", "model.safetensors", "model.onnx"}
 
 
 @pytest.mark.usefixtures("beside_the_examples")

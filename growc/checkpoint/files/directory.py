@@ -146,7 +146,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def weight_files(path: Path) -> dict[Path, tuple[str, ...]]:
     """The files of the weights, each with the names that an index places in it; without an index, none.
 
-    Weights as safetensors go before pickled ones, in the order in which transformers loads models.
+    Weights as safetensors go before pickled ones, in the order in which transformers loads models. Raises
+    GrowError (G310) if there are none, or a file stands beside an index of the same weights.
     """
     for name in (WEIGHTS, PICKLED):
         single, index = path / name, path / (name + INDEX)

@@ -118,7 +118,10 @@ class Fit:
     # ---- fields
 
     def sizes(self) -> Iterator[tuple[FieldPath, object]]:
-        """Fields that give the planned number of experts, their units, and the number of chosen experts."""
+        """Fields that give the planned number of experts, their units, and the number of chosen experts.
+
+        Raises GrowError (G318) if the class cannot be built from the source's fields, or has no experts.
+        """
         try:
             start = self.analysed(self.decided)
         except ClassDiffersError as error:

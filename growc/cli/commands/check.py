@@ -20,7 +20,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Read recipes, and report their problems."""
+    """Read recipes, and report their problems. Raises GrowError (G200 without recipes) with all of them."""
     from growc.resolve.resolve import load
 
     names = [*options.recipes, *(["-e"] if options.e else [])]

@@ -20,7 +20,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Show the differences; return 1 if there are any, as `diff` does."""
+    """Show the differences; return 1 if there are any, as `diff` does. Raises GrowError (G310)."""
     from growc.checkpoint.files.config_folders import described_in
     from growc.files.hub import no_model
     from growc.render.difference import WIDTH, difference_data, difference_lines

@@ -18,7 +18,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Explain an axis or a code."""
+    """Explain an axis or a code. Raises GrowError (G200) for words that are neither."""
     if len(options.what) == 1:
         say(explain(options.what[0].upper()).split("\n"))
         return 0

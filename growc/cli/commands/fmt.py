@@ -23,7 +23,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Format recipes."""
+    """Format recipes. Raises GrowError: G1xx, and with `--check` G405 if one would change."""
     from growc import grammar
     from growc.files.new_file import write_file
 

@@ -19,7 +19,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Serve an editor until it disconnects."""
+    """Serve an editor until it disconnects. Raises GrowError (G200) at a terminal, or without pygls."""
     if find_spec("pygls") is None:
         raise wrong("the language server needs pygls, which is not installed", "install `growc[editor]`")
     if sys.stdin.isatty():

@@ -25,7 +25,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Measure, and show the scores."""
+    """Measure, and show the scores. Raises GrowError (G200) if `--samples` is below 1."""
     from growc.render.profile import layer_data, profile_data, profile_lines, rate_line, score_lines
     from growc.reports.measure import measurement, profile
 

@@ -40,7 +40,7 @@ def _names() -> Iterator[str]:
 
 
 def run(options: Namespace) -> int:
-    """List the recipes that growc ships, or print or copy one."""
+    """List the recipes that growc ships, or print or copy one. Raises GrowError (G200)."""
     from growc.render.text import cut, table
     from growc.reports.shipped_recipes import recipe_named, recipes
 

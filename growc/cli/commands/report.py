@@ -34,7 +34,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Write the page, and report the recipe's problems."""
+    """Write the page, and report the recipe's problems. Raises GrowError with them; G310 without a result."""
     from growc.checkpoint.files.config_folders import described_in
     from growc.file_roles import NamedPath, model_parts, require_distinct
     from growc.files.commit import require_name, require_replaceable

@@ -24,7 +24,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Compare two models."""
+    """Compare two models. Raises GrowError: G310 if one is missing, G404 if they differ."""
     from growc.api import verify
     from growc.checkpoint.files.config_folders import described_in
     from growc.files.hub import no_model

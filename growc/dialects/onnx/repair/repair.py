@@ -167,6 +167,7 @@ class ShapeRepair:
         """Return the patch that is needed whether or not the sizes come out right: cuts and counts.
 
         Any other number that the node reads keeps the source's value, even if it is computed from sizes.
+        Raises GrowError (G308) if it cannot keep it.
         """
         node = instance.node
         sized = all(v is None or v.sizes is not None for v in node.inputs)

@@ -197,7 +197,10 @@ def _same_index(index: Value, wanted: tuple[int, ...], size: Size, sim: Simulati
 
 
 def scatter(wants: Demands, instance: LineInstance, sim: Simulation) -> Patch:
-    """Require indices that count along an axis to do so still, from the new start of the segment."""
+    """Require indices that count along an axis to do so still, from the new start of the segment.
+
+    Raises GrowError (G308) if they do not.
+    """
     node = instance.node
     for axis, begin in enumerate(counted(node)):
         current = counted(node, sim.known.get)[axis]

@@ -132,7 +132,10 @@ class Rebuilding:
         return not np.array_equal(before, value.const_value.numpy())
 
     def resolved(self, given: fx.Node, value: ir.Value) -> RebuiltCall:
-        """Return a value under the name of an argument, or under the name that replaces it."""
+        """Return a value under the name of an argument, or under the name that replaces it.
+
+        Raises GrowError (G308) if nothing in the module computes it.
+        """
         if value.producer() is None:
             return self.build(given, value)
         names = names_of(value)

@@ -85,7 +85,10 @@ class Training:
         return self.twins[made]
 
     def moved(self, call: fx.Node) -> fx.Node:
-        """Return the training node that is the twin of a source call in evaluation."""
+        """Return the training node that is the twin of a source call in evaluation.
+
+        Raises GrowError (G320) if there is none.
+        """
         if call not in self.trained:
             raise no_training(f"`{call.name}` is not there in training")
         return self.trained[call]
@@ -93,7 +96,8 @@ class Training:
     def nearest(self, twin: fx.Node, reader: RebuiltCall) -> RebuiltCall:
         """Return the result's call or tensor for a node in evaluation.
 
-        Of several calls, the one in the reader's layer is taken.
+        Of several calls, the one in the reader's layer is taken. Raises GrowError (G320) if none or several
+        are left.
         """
         if twin.op == "placeholder":
             return self.rebuilding.anywhere(twin)

@@ -123,7 +123,10 @@ class _Writing:
         return literal
 
     def computed(self, value: ir.Value) -> fx.Node:
-        """Return the node of a number that the graph computes: a source's result, or derived from one."""
+        """Return the node of a number that the graph computes: a source's result, or derived from one.
+
+        Raises GrowError (G308) if no call computes it.
+        """
         for name in names_of(value):
             if nodes := self.results.get(self.replacements.get(name, name)):
                 return nodes[0]

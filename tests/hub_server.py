@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
@@ -66,6 +68,18 @@ def serving(**repositories: Repository) -> Iterator[Hub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def ask(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path, offline: bool = False) -> None:
+    """Have the library of the Hub ask the server at an address, and keep its files in a folder."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    template = address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", address)
 
 
 class _Answers(BaseHTTPRequestHandler):
