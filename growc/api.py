@@ -17,7 +17,7 @@ from growc.errors.json_data import Json
 from growc.errors.progress import Progress
 from growc.errors.regular_files import irregular, require_path
 from growc.errors.source import SourceText
-from growc.files.hub import local, no_model
+from growc.files.hub import local
 from growc.formats.compiler import CompileOptions, compiled, has_config, is_module
 from growc.formats.compiler import opened as opened
 from growc.resolve.bound import Resolved, ResolvedTexts
@@ -368,8 +368,6 @@ def apply_file(
             require_path(path, option)
     with in_python(progress) as advance:
         source = local(model, advance)
-    if not source.exists():
-        raise no_model(source)
     target = Path(out) if out is not None else default_output(source)
     lineage_file = None if lineage is None else Path(lineage)
     page = None if report is None else Path(report)

@@ -19,7 +19,7 @@ from growc.errors.progress import Progress
 from growc.errors.regular_files import require_path
 from growc.file_roles import NamedPath, model_parts, require_distinct
 from growc.files.commit import default_output, guard, record_path, require_name
-from growc.files.hub import local, no_model
+from growc.files.hub import local
 from growc.formats.compiler import is_module
 from growc.formats.protocol import form_of
 from growc.formats.recorded_growths import RecordedGrowth, growth_of, records_of, still_to_do
@@ -81,8 +81,6 @@ def replay(
     require_path(model, "the model")
     with in_python(progress) as advance:
         source = local(model, advance)
-        if not source.exists():
-            raise no_model(source)
         target = Path(out) if out is not None else default_output(source)
         require_name(target, "-o")
         remaining = still_to_do(records, form_of(source).history(source), str(source))

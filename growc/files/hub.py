@@ -13,10 +13,12 @@ from growc.system.origins import remember
 def local(model: str | Path, progress: Progress = quiet) -> Path:
     """The path of a model on this machine; a model named by a reference is fetched.
 
-    Raises GrowError: G200 for a malformed reference, G309 without huggingface_hub, G310 for a model that
-    cannot be fetched.
+    Raises GrowError: G200 for a malformed reference, G309 without huggingface_hub, G310 for a model that is
+    not there or cannot be fetched.
     """
     if not is_reference(model):
+        if not Path(model).exists():
+            raise no_model(Path(model))
         return Path(model)
     reference = Reference.read(model)
     from growc.files.hub_download import fetched

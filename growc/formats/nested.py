@@ -14,7 +14,7 @@ from pathlib import Path
 from growc.errors.diagnostic import wrong
 from growc.errors.json_data import Json
 from growc.errors.regular_files import require_path
-from growc.files.hub import local, no_model
+from growc.files.hub import local
 from growc.formats.protocol import form_of
 from growc.formats.provenance import recipe_of
 from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis
@@ -54,8 +54,6 @@ def prefix(model: str | Path, of: str) -> Recipe:
     """
     require_path(model, "the model")
     place = local(model)
-    if not place.exists():
-        raise no_model(place)
     bounds = _nested(form_of(place).history(place), str(model))
     if match := SHARE.fullmatch(of):
         return _by_share(bounds, AxisShare(int(match[1]), int(match[2])), str(model))

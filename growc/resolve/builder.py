@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import Diagnostic, GrowError, nearest, wrong
 from growc.errors.source import LINE_END, SourceText, Span
 
 if TYPE_CHECKING:
@@ -298,7 +298,11 @@ def _read(line: str) -> rc.Item:
 
 
 def _options(options: Options) -> str:
-    """The options of a fill, in the order in which they were given."""
+    """The options of a fill, in the order in which they were given. Raises GrowError (G200)."""
+    for name in sorted(options.keys() - _WORDS.keys()):
+        near = nearest(name, _WORDS)
+        remedy = f"did you mean `{near}`?" if near else f"the options are {', '.join(_WORDS)}"
+        raise wrong(f"there is no option `{name}`", remedy)
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     return "".join(f" {_WORDS[name].format(value)}" for name, value in given.items())
 

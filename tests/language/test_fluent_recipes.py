@@ -214,3 +214,9 @@ def test_every_option_of_a_fill_can_be_said():
     for rule in GROWING.values():
         parts = ("{}" if part in (rule.takes, "equal", "random") else part for part in rule.spelling.split())
         assert " ".join(parts) in said
+
+
+def test_an_option_that_there_is_not_names_the_nearest():
+    with pytest.raises(GrowError, match="there is no option `splt`") as refused:
+        growc.Recipe().widen("ffn", to=4, fill="cyclic copy", splt=2)
+    assert refused.value.diagnostics[0].help == "did you mean `split`?"

@@ -22,14 +22,10 @@ def arguments(parser: ArgumentParser) -> None:
 def run(options: Namespace) -> int:
     """Show the differences; return 1 if there are any, as `diff` does. Raises GrowError (G310)."""
     from growc.checkpoint.files.config_folders import described_in
-    from growc.files.hub import no_model
     from growc.render.difference import WIDTH, difference_data, difference_lines
     from growc.reports.difference import diff
 
     before, after = map(local_model, options.models)
-    for model in (before, after):
-        if not model.exists():
-            raise no_model(model)
     with waiting() as advance, described_in(before, options.home), described_in(after, options.home):
         difference = diff(before, after, progress=advance)
     if options.json:

@@ -27,14 +27,10 @@ def run(options: Namespace) -> int:
     """Compare two models. Raises GrowError: G310 if one is missing, G404 if they differ."""
     from growc.api import verify
     from growc.checkpoint.files.config_folders import described_in
-    from growc.files.hub import no_model
     from growc.render.terminal import verification_data, verification_lines
     from growc.verification.judge import refutation
 
     source, result = map(local_model, options.models)
-    for model in (source, result):
-        if not model.exists():
-            raise no_model(model)
     with waiting() as advance, described_in(source, options.home):
         verification = verify(source, result, inputs=options.inputs, progress=advance)
     comparison, worst = verification.refuting() or ("", verification)
