@@ -294,8 +294,8 @@ def _read(line: str) -> rc.Item:
 
 def _options(options: Options) -> str:
     """The options of a fill, in the order in which they were given."""
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
-    return "".join(f" {_WORDS[name].format(value)}" for name, value in given.items())
+    stated = {name: value for name, value in options.items() if value is not None and value is not False}
+    return "".join(f" {_WORDS[name].format(value)}" for name, value in stated.items())
 
 
 def _ranking(by: str, seed: SizeText | None, file: str) -> str:
