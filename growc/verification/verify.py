@@ -309,7 +309,7 @@ def grown_feeds(
     renamed: Mapping[str, str | None],
 ) -> Feeds:
     """Return the source's inputs as the grown model takes them, and values for its additional inputs."""
-    wanted = {port.name for port in ports}
+    port_names = {port.name for port in ports}
     feeds = {}
     for name, array in case.items():
         extended = array
@@ -320,6 +320,6 @@ def grown_feeds(
                 message = f"the inputs hold numbers in `{name}` that the grown model has no unit for"
                 raise GrowError(Diagnostic("G403", message)) from error
         grown_name = renamed.get(name, name)
-        if grown_name in wanted:
+        if grown_name in port_names:
             feeds[grown_name] = extended
     return complete(ports, feeds)
