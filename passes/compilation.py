@@ -93,7 +93,7 @@ class Source:
     inside: bool = False
     untied: frozenset[int] = frozenset()
     kept: Kept = Kept()
-    after: After = lambda name, made, filled: None
+    after: After = lambda name, result, filled: None
 
     def part(self, kind: type[Kind]) -> Kind:
         """The record as an earlier kind."""
@@ -309,7 +309,7 @@ class Model(Protocol):
     ) -> Repairs:
         """Account for every size of the result. Raises GrowError (G308) if one cannot be accounted for."""
 
-    def put_back(self, made: Assembled) -> Assembled:
+    def put_back(self, assembled: Assembled) -> Assembled:
         """The stored tensors of a plan, with changed computed weights replaced by those they are made of."""
 
     def fit_config(self, c: Result) -> Result:

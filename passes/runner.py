@@ -24,12 +24,12 @@ class Step(ABC, Generic[Given, Made]):
         """The passes, in order."""
 
     @abstractmethod
-    def run(self, given: Given) -> Made:
+    def run(self, state: Given) -> Made:
         """The result of the passes."""
 
     def __rshift__(self, then: Step[Made, Later]) -> Step[Given, Later]:
         """These passes followed by others, which take their result."""
-        return Passes((*self, *then), lambda given: then.run(self.run(given)))
+        return Passes((*self, *then), lambda state: then.run(self.run(state)))
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Passes(Step[Given, Made]):
     def __iter__(self) -> Iterator[Pass[Never, Source]]:
         return iter(self.each)
 
-    def run(self, given: Given) -> Made:
+    def run(self, state: Given) -> Made:
         """The result of the last pass."""
-        return self.all(given)
+        return self.all(state)
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Pass(Step[Given, Made]):
         """The first line of the function's docstring."""
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
-    def run(self, given: Given) -> Made:
+    def run(self, state: Given) -> Made:
         """The result of the pass. Raises ContractError if it changes fields that it does not declare."""
-        result = self.function(given)
+        result = self.function(state)
         filled = [
             name
             for name, value in vars(result).items()
-            if name in self.ensures or vars(given).get(name, self) is not value
+            if name in self.ensures or vars(state).get(name, self) is not value
         ]
         for name in filled:
             if name not in (*self.ensures, *self.remakes):
@@ -89,12 +89,12 @@ class ContractError(Exception):
     """A pass changed a field that it does not declare."""
 
 
-def run(passes: Step[Begun, Later], given: Begun) -> Later:
+def run(passes: Step[Begun, Later], state: Begun) -> Later:
     """Run passes without the cyclic garbage collector, whose cost grows with the size of the graph."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        return passes.run(given)
+        return passes.run(state)
     finally:
         if collects:
             gc.enable()

@@ -187,9 +187,9 @@ def address(space: Space, reason: Reason) -> None:
                 freeze(part, reason)
 
 
-def structure(space: Space, made: Space) -> None:
-    """Give the atom `space` the structure of `made`, in place, so that every alias sees it."""
-    space.kind, space.parts = made.kind, made.parts
+def structure(space: Space, structured: Space) -> None:
+    """Give the atom `space` the structure of `structured`, in place, so that every alias sees it."""
+    space.kind, space.parts = structured.kind, structured.parts
     _pass_on(space)
 
 

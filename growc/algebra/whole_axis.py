@@ -10,15 +10,15 @@ from growc.algebra.indexmap import Bools, IndexMap
 from growc.algebra.space import Space, find, leaves
 
 
-def unscaled(state: IndexMap, wanted: IndexMap) -> Bools:
+def unscaled(state: IndexMap, requested: IndexMap) -> Bools:
     """The rows in which a state has, with factor one, the unit that the requested map copies."""
-    same = wanted.copies & state.copies & (state.index == wanted.index)
+    same = requested.copies & state.copies & (state.index == requested.index)
     return np.asarray(same & np.isclose(state.weight, 1.0, 1e-9))
 
 
-def shows(state: IndexMap, wanted: IndexMap) -> bool:
+def shows(state: IndexMap, requested: IndexMap) -> bool:
     """Whether every source unit is in the output, unscaled, at a place where the requested map has it."""
-    same = unscaled(state, wanted)
+    same = unscaled(state, requested)
     return bool((np.bincount(state.index[same], minlength=state.source) > 0).all())
 
 

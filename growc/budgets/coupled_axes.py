@@ -41,7 +41,7 @@ def coupled(
     bound: Bound,
     c: Result,
     knobs: Sequence[BudgetAxis],
-    said: Said,
+    statement_of: Said,
     lost: Callable[[ast.AxisRef], Lost],
 ) -> Coupling:
     """The knobs as the class of the model ties them. A knob that the class cannot change alone follows
@@ -55,7 +55,7 @@ def coupled(
             alone.append(knob)
             continue
         trial = share if _has(knob, share) else knob.share(len(knob.levels) - 2)
-        statement = said(knob.axis, size_said(knob.axis, knob.before, trial))
+        statement = statement_of(knob.axis, size_said(knob.axis, knob.before, trial))
         try:
             plan = fitted(planning.of((*above.statements, replace(bound, statement=statement))))
             alone.append(_following(c, plan, knob, trial, lost(knob.axis)))
@@ -80,9 +80,9 @@ def _told(knob: BudgetAxis, taken: Sequence[BudgetAxis]) -> str:
     )
 
 
-def _lies_in(one: BudgetAxis, before: Sequence[BudgetAxis], behind: Sequence[BudgetAxis]) -> bool:
+def _lies_in(axis: BudgetAxis, before: Sequence[BudgetAxis], behind: Sequence[BudgetAxis]) -> bool:
     """Whether another axis changes all atoms that one changes."""
-    return any(one.atoms <= other.atoms for other in before) or any(one.atoms < o.atoms for o in behind)
+    return any(axis.atoms <= other.atoms for other in before) or any(axis.atoms < o.atoms for o in behind)
 
 
 def _share(c: Result) -> Fraction:

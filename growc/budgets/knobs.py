@@ -81,11 +81,11 @@ class BudgetAxis:
 
     def nearest(self, factor: Fraction) -> int:
         """The level nearest to a factor; of two equally near, the larger."""
-        wanted = factor * self.of
-        above = bisect_left(self.levels, wanted)
+        target = factor * self.of
+        above = bisect_left(self.levels, target)
         if above == len(self.levels):
             return above - 1
-        return above if above == 0 or 2 * wanted >= self.levels[above - 1] + self.levels[above] else above - 1
+        return above if above == 0 or 2 * target >= self.levels[above - 1] + self.levels[above] else above - 1
 
     def turn(self, level: int) -> Fraction:
         """The smallest factor to which a level is the nearest."""
@@ -143,44 +143,48 @@ class StatementTrials:
         return True
 
 
-def width(trials: StatementTrials, axis: ast.AxisRef, said: Said, lost: Lost, multiples: int) -> BudgetAxis:
+def width(
+    trials: StatementTrials, axis: ast.AxisRef, statement_of: Said, lost: Lost, multiples: int
+) -> BudgetAxis:
     """The knob of an axis of width that shrinks."""
-    before = today(trials, axis, said)
+    before = today(trials, axis, statement_of)
     parts = math.gcd(*before)
-    step = _step(trials, axis, said, before, parts)
+    step = _step(trials, axis, statement_of, before, parts)
     levels = [k for k in range(step, parts + 1, step) if _suits(before, k, parts, multiples)]
     shares = [Fraction(k, parts) for k in levels]
     if len(levels) < PLACE:
         return BudgetAxis(axis, before, parts, (parts,), np.zeros(1))
-    atoms = _atoms(trials, said(axis, size_said(axis, before, shares[-2])), shares[-2], axis)
+    atoms = _atoms(trials, statement_of(axis, size_said(axis, before, shares[-2])), shares[-2], axis)
     factor = 1.0 if axis.name in WHOLE else INSIDE
     return BudgetAxis(
         axis, before, parts, tuple(levels), factor * lost(list(atoms), shares), frozenset(atoms)
     )
 
 
-def wider(trials: StatementTrials, axis: ast.AxisRef, said: Said, multiples: int) -> BudgetAxis:
+def wider(trials: StatementTrials, axis: ast.AxisRef, statement_of: Said, multiples: int) -> BudgetAxis:
     """The knob of an axis of width that grows."""
-    before = today(trials, axis, said)
+    before = today(trials, axis, statement_of)
     parts = math.gcd(*before)
     divisors = (n for n in range(1, parts + 1) if parts % n == 0)
     fitting = (
-        n for n in divisors if trials.fits(said(axis, size_said(axis, before, Fraction(parts + n, parts))))
+        n
+        for n in divisors
+        if trials.fits(statement_of(axis, size_said(axis, before, Fraction(parts + n, parts))))
     )
     step = next(fitting, 0)
     if not step:
-        _refuse(trials, said(axis, size_said(axis, before, Fraction(2))), axis)
+        _refuse(trials, statement_of(axis, size_said(axis, before, Fraction(2))), axis)
     levels = range(parts, TIMES * parts + 1, step or parts)
     fitting_levels = tuple(k for k in levels if _suits(before, k, parts, multiples))
     share = Fraction(fitting_levels[1], parts) if len(fitting_levels) > 1 else Fraction(2)
-    atoms = _atoms(trials, said(axis, size_said(axis, before, share)), share, axis)
+    atoms = _atoms(trials, statement_of(axis, size_said(axis, before, share)), share, axis)
     return BudgetAxis(axis, before, parts, fitting_levels, np.zeros(len(fitting_levels)), frozenset(atoms))
 
 
-def today(trials: StatementTrials, axis: ast.AxisRef, said: Said) -> tuple[int, ...]:
+def today(trials: StatementTrials, axis: ast.AxisRef, statement_of: Said) -> tuple[int, ...]:
     """The distinct current sizes of an axis. Raises GrowError if it cannot change."""
     name = axis if isinstance(axis, TensorAxis) else Name(axis.name)
-    return trials.lowered(said(axis, name)).summaries[-1].before
+    return trials.lowered(statement_of(axis, name)).summaries[-1].before
 
 
 def _suits(before: Sequence[int], k: int, parts: int, multiples: int) -> bool:
@@ -188,12 +192,16 @@ def _suits(before: Sequence[int], k: int, parts: int, multiples: int) -> bool:
     return k == parts or all(size % multiples or (size // parts * k) % multiples == 0 for size in before)
 
 
-def _step(trials: StatementTrials, axis: ast.AxisRef, said: Said, before: Sequence[int], parts: int) -> int:
+def _step(
+    trials: StatementTrials, axis: ast.AxisRef, statement_of: Said, before: Sequence[int], parts: int
+) -> int:
     """The fewest parts that can be removed. The model decides: groups, runs of units that stay together."""
     for step in (n for n in range(1, parts + 1) if parts % n == 0):
-        if step < parts and trials.fits(said(axis, size_said(axis, before, Fraction(parts - step, parts)))):
+        if step < parts and trials.fits(
+            statement_of(axis, size_said(axis, before, Fraction(parts - step, parts)))
+        ):
             return step
-    _refuse(trials, said(axis, size_said(axis, before, Fraction(max(1, parts // 2), parts))), axis)
+    _refuse(trials, statement_of(axis, size_said(axis, before, Fraction(max(1, parts // 2), parts))), axis)
     return parts
 
 

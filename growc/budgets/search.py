@@ -138,10 +138,10 @@ class Search:
         choices = (Candidate(tuple(map(int, levels[k])), float(amounts[k]), float(lost[k])) for k in order)
         return [choice for choice in choices if choice.levels not in self.barred]
 
-    def different(self, found: Sequence[Candidate], count: int) -> list[Candidate]:
+    def different(self, candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         """The best choices of which no two are nearly the same, at most `count`."""
         chosen: list[Candidate] = []
-        for candidate in found:
+        for candidate in candidates:
             if len(chosen) == count:
                 break
             if all(self.apart(candidate.levels, previous.levels) >= LEAST_DIFFERENCE for previous in chosen):
@@ -153,15 +153,15 @@ class Search:
         pairs = zip(self.axes, one, other, strict=True)
         return max(abs(float(axis.shares[a] - axis.shares[b])) for axis, a, b in pairs)
 
-    def around(self, one: Candidate, limit: float) -> tuple[Candidate | None, Candidate | None]:
+    def around(self, candidate: Candidate, limit: float) -> tuple[Candidate | None, Candidate | None]:
         """The nearest choices by a single level of one axis: the next cheaper one, and the next above the
         budget.
         """
         single = [
-            (*one.levels[:k], one.levels[k] + step, *one.levels[k + 1 :])
+            (*candidate.levels[:k], candidate.levels[k] + step, *candidate.levels[k + 1 :])
             for k, axis in enumerate(self.axes)
             for step in (-1, 1)
-            if 0 <= one.levels[k] + step < len(axis.shares)
+            if 0 <= candidate.levels[k] + step < len(axis.shares)
         ]
         if not single:
             return None, None
@@ -172,6 +172,8 @@ class Search:
                 single, map(float, self.amounts(levels)), map(float, self.lost(levels)), strict=True
             )
         ]
-        below = max((m for m in neighbours if m.amount < one.amount), key=lambda m: m.amount, default=None)
+        below = max(
+            (m for m in neighbours if m.amount < candidate.amount), key=lambda m: m.amount, default=None
+        )
         above = min((m for m in neighbours if m.amount > limit), key=lambda m: m.amount, default=None)
         return below, above

@@ -106,7 +106,7 @@ class Shrinking(Budgeted):
             first, rows, [self.row(n.levels, n.amount, n.lost) for n in near if n is not None]
         )
 
-    def without(self, one: Candidate, error: GrowError, *, first: bool) -> None:
+    def without(self, candidate: Candidate, error: GrowError, *, first: bool) -> None:
         """Continue without a choice that the model cannot follow.
 
         The first choice that a class refuses leads to a search for the axes that the class ties to each
@@ -120,9 +120,9 @@ class Shrinking(Budgeted):
             self.notes = coupling.notes
             self.take(coupling.knobs)
         else:
-            self.search.barred.add(one.levels)
+            self.search.barred.add(candidate.levels)
 
-    def planned(self, wanted: int) -> list[SizeChoice]:
+    def planned(self, count: int) -> list[SizeChoice]:
         """The best choices, each planned.
 
         The search continues without choices that the model cannot follow. If a plan costs more than the
@@ -132,7 +132,7 @@ class Shrinking(Budgeted):
         limit = float(self.limit)
         refused: list[GrowError] = []
         for _ in range(OF_CLASS if self.planning.has_class(self.c) else TRIES):
-            candidates = self.search.different(self.search.best(limit), wanted)
+            candidates = self.search.different(self.search.best(limit), count)
             choices: list[SizeChoice] = []
             for candidate in candidates:
                 try:

@@ -42,10 +42,10 @@ def checked_arguments(function: Callable[P, Made]) -> Callable[P, Made]:
     """
 
     @wraps(function)
-    def called(*given: P.args, **named: P.kwargs) -> Made:
+    def called(*arguments: P.args, **named: P.kwargs) -> Made:
         signature = inspect.signature(called)
         try:
-            bound = signature.bind(*given, **named)
+            bound = signature.bind(*arguments, **named)
         except TypeError as error:
             argument_names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
             unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
@@ -53,7 +53,7 @@ def checked_arguments(function: Callable[P, Made]) -> Callable[P, Made]:
             remedy = f"did you mean `{near}`?" if near else f"its arguments are {', '.join(argument_names)}"
             raise wrong(f"`{function.__name__}` is called wrongly: {error}", remedy) from error
         try:
-            return function(*given, **named)
+            return function(*arguments, **named)
         except (TypeError, AttributeError, IndexError) as error:
             from growc.errors.short_repr import shown
 

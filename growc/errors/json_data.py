@@ -55,16 +55,16 @@ def texts(data: Json) -> tuple[str, ...]:
     return tuple(map(text, items(data)))
 
 
-def record(make: Callable[..., T], data: Json, **given: object) -> T:
+def record(make: Callable[..., T], data: Json, **overrides: object) -> T:
     """A dataclass made from an object.
 
-    Each field that is not `given` is read by its type, or has its default.
+    Each field that is not in `overrides` is read by its type, or has its default.
     """
     entries, kinds = fields(data), _kinds(make)
     read = {
-        name: _read(kinds[name], entries[name]) for name in kinds if name in entries and name not in given
+        name: _read(kinds[name], entries[name]) for name in kinds if name in entries and name not in overrides
     }
-    return make(**read, **given)
+    return make(**read, **overrides)
 
 
 @cache

@@ -200,7 +200,9 @@ def _bar(told: Callable[[int], None]) -> type:
     class Bar:
         """The bar of one file."""
 
-        def __init__(self, *given: object, total: float | None = None, initial: int = 0, **others: object):
+        def __init__(
+            self, *positional: object, total: float | None = None, initial: int = 0, **others: object
+        ):
             self.n, self.total, self.format_dict = initial, total, dict[str, float]()
 
         def __enter__(self) -> Bar:
@@ -217,7 +219,7 @@ def _bar(told: Callable[[int], None]) -> type:
         def __getattr__(self, name: str) -> Callable[..., None]:
             if name.startswith("__") or name in ("get_lock", "set_lock", "update_transfer"):
                 raise AttributeError(name)
-            return lambda *given, **options: None
+            return lambda *positional, **options: None
 
     return Bar
 

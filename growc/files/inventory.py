@@ -41,15 +41,15 @@ def changed(folder: Path, record: str, listed: Mapping[str, Json]) -> str:
 def digest(path: Path) -> str:
     """The digest of a file: of its size, and of its bytes, or samples of them."""
     size = path.stat().st_size
-    found = hashlib.blake2b(str(size).encode(), digest_size=16)
+    hasher = hashlib.blake2b(str(size).encode(), digest_size=16)
     with path.open("rb") as file:
         if size <= WHOLE:
-            hashlib.file_digest(file, lambda: found)
+            hashlib.file_digest(file, lambda: hasher)
         else:
             for place in sorted({*range(0, size, max(1, size // SAMPLES)), *_tensors(file, path, size)}):
                 file.seek(place)
-                found.update(file.read(SAMPLE))
-    return found.hexdigest()
+                hasher.update(file.read(SAMPLE))
+    return hasher.hexdigest()
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:

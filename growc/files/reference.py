@@ -27,9 +27,9 @@ class Reference:
     file: str = ""
 
     @staticmethod
-    def read(given: str | Path) -> Reference:
+    def read(reference: str | Path) -> Reference:
         """Parse a reference. Raises GrowError (G200) if it is malformed."""
-        text = re.sub("^hf:/{0,2}", "", str(given))
+        text = re.sub("^hf:/{0,2}", "", str(reference))
         body, at, revision = text.partition("@")
         owner, *rest = body.split("/")
         if not rest or not all(NAME.fullmatch(part) for part in (owner, *rest)):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Model = str | Path | nn.Module
 
 
-def unobserved(name: object, made: object, filled: object) -> None:
+def unobserved(name: object, result: object, filled: object) -> None:
     """Observe nothing of what a pass makes."""
 
 
@@ -232,10 +232,10 @@ def opened(path: Path, example_inputs: object = None) -> Opened:
     return OnnxModel.open(path)
 
 
-def is_module(given: Any) -> bool:
+def is_module(value: Any) -> bool:
     """Whether an object is a torch module; torch is not imported for it."""
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(given, torch.nn.Module)
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def has_config(module: Any) -> bool:

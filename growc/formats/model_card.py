@@ -85,12 +85,12 @@ def front_matter_of(place: Path) -> dict[str, Json]:
     return {str(key): value for key, value in parsed.items()} if isinstance(parsed, dict) else {}
 
 
-def front_matter(said: Mapping[str, Json], base: str) -> str:
+def front_matter(metadata: Mapping[str, Json], base: str) -> str:
     """The YAML before a result's card, derived from that of its source."""
     import yaml
 
-    copied = {key: word for key in KEPT if (word := _words(said.get(key)))}
-    own_tags = _words(said.get("tags")) or []
+    copied = {key: word for key in KEPT if (word := _words(metadata.get(key)))}
+    own_tags = _words(metadata.get("tags")) or []
     tags = [own_tags] if isinstance(own_tags, str) else own_tags
     fields = copied | ({"base_model": base} if base else {}) | {"tags": list(dict.fromkeys([*tags, *TAGS]))}
     return f"---\n{yaml.safe_dump(fields, sort_keys=True, width=LARGEST)}---\n"

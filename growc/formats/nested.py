@@ -78,22 +78,22 @@ def _nested(records: Sequence[Mapping[str, Json]], model: str) -> list[tuple[Bou
     return sorted_axes
 
 
-def _touches(statement: ChangesUnits, found: Sequence[tuple[Bound, Reorder]]) -> bool:
+def _touches(statement: ChangesUnits, sorts: Sequence[tuple[Bound, Reorder]]) -> bool:
     """Whether a statement may change a sorted axis. The role of a tensor's axis is unknown, so it may
     be any; and means of layers are means of units that each layer sorted for itself.
     """
     if isinstance(statement, Match | MergeLayers):
         return True
-    axes = [sorted_axis.axis for _, sorted_axis in found]
+    axes = [sorted_axis.axis for _, sorted_axis in sorts]
     unknown = any(isinstance(axis, TensorAxis) for axis in (statement.axis, *axes))
     return unknown or statement.axis.name in {axis.name for axis in axes}
 
 
 def _by_share(bounds: Sequence[tuple[Bound, Reorder]], share: AxisShare, model: str) -> Recipe:
     """The recipe for all axes of the statements that name the share. Raises GrowError (G200) if none does."""
-    wanted = Fraction(str(share)) if share.denominator else None
+    fraction = Fraction(str(share)) if share.denominator else None
     matching = [
-        (b, s) for b, s in bounds if wanted in {Fraction(str(named_share)) for named_share in s.at or ()}
+        (b, s) for b, s in bounds if fraction in {Fraction(str(named_share)) for named_share in s.at or ()}
     ]
     if not matching:
         shares = dict.fromkeys(f"`{named_share}`" for _, s in bounds for named_share in s.at or ())

@@ -176,8 +176,8 @@ def records_in(text: str) -> list[dict[str, Json]]:
         return []
 
 
-def _is_record(found: Mapping[str, Json]) -> bool:
-    lines, parameters = found["recipe"], found["parameters"]
+def _is_record(record: Mapping[str, Json]) -> bool:
+    lines, parameters = record["recipe"], record["parameters"]
     texts = isinstance(lines, list) and isinstance(parameters, dict) and [*lines, *parameters.values()]
     return isinstance(texts, list) and all(isinstance(text, str) for text in texts)
 
@@ -236,11 +236,11 @@ def _replayed(
     return ports
 
 
-def _leads_to(found: Ports, declared: Declared) -> bool:
+def _leads_to(ports: Ports, declared: Declared) -> bool:
     """Whether every resized axis has its declared size."""
-    for (name, axis), state in found.outputs.items():
-        for port in filter(None, (name, found.states.get(name, ("",))[0])):
-            new_name = found.renamed.get(port, port)
+    for (name, axis), state in ports.outputs.items():
+        for port in filter(None, (name, ports.states.get(name, ("",))[0])):
+            new_name = ports.renamed.get(port, port)
             sizes = () if new_name is None else declared.get(new_name, ())
             if new_name is not None and (axis >= len(sizes) or sizes[axis] not in (None, state.size)):
                 return False

@@ -79,11 +79,11 @@ def still_to_do(
 
 
 def growth_of(
-    record: Mapping[str, Json], place: Path, given: Mapping[str, Path], number: int
+    record: Mapping[str, Json], place: Path, files: Mapping[str, Path], number: int
 ) -> RecordedGrowth:
     """One growth with its files.
 
-    given: files by their names in the recipe; the others are in the folder of `place`, the record. Raises
+    files: paths by their names in the recipe; the others are in the folder of `place`, the record. Raises
     GrowError (G200) for a missing file, or for one with other contents.
     """
     name = str(place.with_name(f"growth {number} of {place.name}"))
@@ -91,17 +91,17 @@ def growth_of(
     recorded_digests = fields(record.get("files", {}))
     remarks = []
     for file in dict.fromkeys(files_read(resolved.statements)):
-        path = given.get(file.value, file.path)
+        path = files.get(file.value, file.path)
         if not path.exists():
             raise wrong(f"the recorded recipe reads `{file.value}`, and there is no `{path}`", _where(file))
         if file.value in recorded_digests and digest(path) != recorded_digests[file.value]:
             message = f"`{path}` is not the file that the recorded growth read as `{file.value}`"
-            if file.value not in given:
+            if file.value not in files:
                 raise wrong(message, f"{_where(file)}; one that is named so may be another one")
             remarks.append(message)
 
     def found(node: Text) -> Text:
-        return replace(node, found=given.get(node.value))
+        return replace(node, found=files.get(node.value))
 
     bound = tuple(replace(b, statement=replaced(b.statement, Text, found)) for b in resolved.statements)
     parameters = {name: text(value) for name, value in fields(record["parameters"]).items()}

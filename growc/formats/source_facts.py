@@ -69,7 +69,7 @@ def recorded_shapes(record: Mapping[str, Json]) -> Shapes:
     return {name: wholes(shape) for name, shape in fields(record.get("shapes", {})).items()}
 
 
-def require_shapes(known: Shapes, found: Shapes, model: str) -> None:
+def require_shapes(known: Shapes, present: Shapes, model: str) -> None:
     """Raise GrowError (G322) if a model lacks a tensor of the recorded source, or has it in another shape.
 
     Tensors may have other names if as many others have their shapes. If the record has no shapes, any model
@@ -77,11 +77,11 @@ def require_shapes(known: Shapes, found: Shapes, model: str) -> None:
     """
     if not known:
         return
-    missing = {name: shape for name, shape in known.items() if name not in found}
-    additional = {name: shape for name, shape in found.items() if name not in known}
+    missing = {name: shape for name, shape in known.items() if name not in present}
+    additional = {name: shape for name, shape in present.items() if name not in known}
     for name, shape in known.items():
-        if name in found and found[name] != shape:
-            raise _unfit(f"`{name}` is {_spelled(found[name])} in `{model}`", shape)
+        if name in present and present[name] != shape:
+            raise _unfit(f"`{name}` is {_spelled(present[name])} in `{model}`", shape)
     if Counter(missing.values()) == Counter(additional.values()):
         return
     for name, shape in missing.items():

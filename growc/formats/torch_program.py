@@ -26,12 +26,12 @@ OTHER_INPUTS = "the result takes other tensors than its source: all of them by n
 
 @dataclass
 class ProgramFile:
-    """The form of `.pt2` programs; see growc.formats.protocol.Form. made: the result that was written
+    """The form of `.pt2` programs; see growc.formats.protocol.Form. written: the result that was written
     last.
     """
 
     remarks: tuple[str, ...] = ()
-    made: tuple[Result, GrownModule] | None = None
+    written: tuple[Result, GrownModule] | None = None
 
     def whole(self, c: Result) -> Iterator[tuple[str, int]]:
         """The whole program, since torch reads and writes it at once."""
@@ -52,7 +52,7 @@ class ProgramFile:
         draft = folder / target.name
         with draft.open("wb") as file:
             torch.export.save(program, file)
-        self.made = c, grown
+        self.written = c, grown
         specs = program.call_spec.in_spec, captured.program.call_spec.in_spec
         self.remarks = () if specs[0] == specs[1] else (OTHER_INPUTS,)
         return [draft]
@@ -89,9 +89,9 @@ class ProgramFile:
         cases = _cases(before, after, ports, None if inputs is None else Path(inputs))
         descent = PortMapping(ports=ports, output_names=before.output_names, returns=after.output_names)
         measured = verify_modules(before.module, after.module, cases, descent)
-        if self.made is None:
+        if self.written is None:
             return measured
-        c, grown = self.made
+        c, grown = self.written
         return beside_plan(measured, c, (before.module, after.module), cases, grown.descent)
 
     def in_wider(

@@ -198,9 +198,9 @@ class Sizes:
 
     def product(self, spaces: Sequence[Space]) -> int:
         """The size of a row-major product of static spaces."""
-        asked = self.asked.get(tuple(spaces))
-        if asked is not None:
-            return asked
+        size = self.asked.get(tuple(spaces))
+        if size is not None:
+            return size
         return int(np.prod([self.of(s)[0] for s in spaces], dtype=np.int64))
 
     def ask(self, spaces: Sequence[Space], size: int) -> None:
@@ -222,6 +222,6 @@ class Sizes:
         for one in stage.regroups:
             self.regroup(one)
 
-    def regroup(self, one: Regroup) -> None:
+    def regroup(self, regroup: Regroup) -> None:
         """Set the numbers of heads after a regrouping."""
-        self.current.update(zip((one.keys, one.group), one.sizes, strict=True))
+        self.current.update(zip((regroup.keys, regroup.group), regroup.sizes, strict=True))

@@ -37,13 +37,13 @@ def given_tables(c: Analysis, axis: AxisRef, file: Text) -> tuple[Tables, list[s
     spaces = _spaces(c, axis)
     sizes = {name: int(np.prod([s.size[0] for s in own], dtype=np.int64)) for name, own in spaces.items()}
     tables: dict[Space, list[Table]] = {}
-    given = _given(file, axis.name, sizes)
-    for name, values in given.items():
+    values_by_name = _given(file, axis.name, sizes)
+    for name, values in values_by_name.items():
         own = [find(s) for s in spaces[name]]
         table = Table(own, values.reshape([s.size[0] for s in own]))
         for atom in dict.fromkeys(atoms_of(own)):
             tables.setdefault(atom, []).append(table)
-    return tables, [name for name in spaces if name not in given]
+    return tables, [name for name in spaces if name not in values_by_name]
 
 
 def given_layers(c: Analysis, file: Text) -> list[list[float | None]]:

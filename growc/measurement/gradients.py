@@ -52,7 +52,7 @@ def taylor_tables(c: Analysis, data: Path, *, keeps: bool, progress: Progress) -
         message = "an ONNX file has no gradients, by which `by taylor` ranks"
         remedy = "give the module, its `.pt2` program or its checkpoint directory, or write another ranking"
         raise GrowError(Diagnostic("G309", message, help=remedy))
-    wanted = _wanted(c)
+    uses_by_atoms = _wanted(c)
     samples = list(_samples(c, data))
     scores = Scores(mark(c, data, None, TAYLOR), len(samples))
     path = cache_path(c.path, TAYLOR) if c.path.exists() else None
@@ -60,8 +60,10 @@ def taylor_tables(c: Analysis, data: Path, *, keeps: bool, progress: Progress) -
     if cached is not None and cached.fingerprint == scores.fingerprint:
         scores = cached
     if scores.done < len(samples):
-        _run(c, wanted, samples, scores, path if keeps else None, progress)
-    tables = [Table(units, values) for units, values in zip(wanted, scores.values(TAYLOR), strict=True)]
+        _run(c, uses_by_atoms, samples, scores, path if keeps else None, progress)
+    tables = [
+        Table(units, values) for units, values in zip(uses_by_atoms, scores.values(TAYLOR), strict=True)
+    ]
     by_atom: dict[Space, list[Table]] = {}
     for table in tables:
         for atom in table.spaces:
@@ -137,8 +139,8 @@ class _Loss:
             counts &= torch.from_numpy(feeds[name])[..., -ids.shape[-1] :] > 0
         counts = counts[..., 1:] & counts[..., :-1]
         rows = outputs[self.place][..., :-1, :][counts]
-        wanted = ids[..., 1:][counts].long()
-        return torch.nn.functional.cross_entropy(rows.float(), wanted) if len(rows) else None
+        targets = ids[..., 1:][counts].long()
+        return torch.nn.functional.cross_entropy(rows.float(), targets) if len(rows) else None
 
 
 def _loss(c: Analysis, case: Feeds, gives: Sequence[str]) -> _Loss:
@@ -154,7 +156,7 @@ def _loss(c: Analysis, case: Feeds, gives: Sequence[str]) -> _Loss:
 
 def _run(
     c: Analysis,
-    wanted: Mapping[ScoredAtoms, Sequence[tuple[Value, Sequence[int]]]],
+    uses_by_atoms: Mapping[ScoredAtoms, Sequence[tuple[Value, Sequence[int]]]],
     samples: Sequence[Feeds],
     scores: Scores,
     path: Path | None,
@@ -169,7 +171,7 @@ def _run(
     model = torch_model(c)
     names = {
         use.weight.name
-        for loss_of_sample in wanted.values()
+        for loss_of_sample in uses_by_atoms.values()
         for use, _ in loss_of_sample
         if use.weight is not None
     }
@@ -183,15 +185,15 @@ def _run(
         while scores.done < len(samples):
             progress("taking gradients", scores.done, len(samples))
             feeds = samples[scores.done]
-            given = {name: torch.from_numpy(array) for name, array in feeds.items()}
-            loss_of_sample = loss.of(feeds, run_named(model.captured, tensor, given))
+            inputs = {name: torch.from_numpy(array) for name, array in feeds.items()}
+            loss_of_sample = loss.of(feeds, run_named(model.captured, tensor, inputs))
             if loss_of_sample is not None:
                 gradients = torch.autograd.grad(loss_of_sample, list(leaves_of.values()), allow_unused=True)
                 products = {
                     name: np.zeros(w.shape) if g is None else (g.double() * w.detach().double()).numpy()
                     for (name, w), g in zip(leaves_of.items(), gradients, strict=True)
                 }
-                _add(scores, [_squared(c, units, own, products) for units, own in wanted.items()])
+                _add(scores, [_squared(c, units, own, products) for units, own in uses_by_atoms.items()])
             scores.done += 1
     finally:
         if path is not None:
@@ -217,8 +219,12 @@ def _squared(
     return total.reshape([a.size[0] for a in units])
 
 
-def _add(scores: Scores, found: Sequence[Floats]) -> None:
+def _add(scores: Scores, sample_scores: Sequence[Floats]) -> None:
     """Add the scores of one sample."""
-    sums = [np.add(a, b) for a, b in zip(scores.sums, found, strict=True)] if scores.sums else found
+    sums = (
+        [np.add(a, b) for a, b in zip(scores.sums, sample_scores, strict=True)]
+        if scores.sums
+        else sample_scores
+    )
     scores.sums = list(sums)
-    scores.counts = [n + 1 for n in scores.counts] or [np.ones(()) for _ in found]
+    scores.counts = [n + 1 for n in scores.counts] or [np.ones(()) for _ in sample_scores]

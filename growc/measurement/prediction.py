@@ -64,12 +64,12 @@ def cross_entropy(logits: Array, targets: Array) -> Loss:
     loss = Loss()
     step = max(1, _BLOCK // max(logits.shape[-1], 1))
     for k in range(0, len(logits), step):
-        rows, wanted = logits[k : k + step].astype(np.float64), targets[k : k + step]
-        usable = np.isfinite(rows).all(axis=1) & (wanted < rows.shape[1])
-        rows, wanted = rows[usable], wanted[usable]
+        rows, row_targets = logits[k : k + step].astype(np.float64), targets[k : k + step]
+        usable = np.isfinite(rows).all(axis=1) & (row_targets < rows.shape[1])
+        rows, row_targets = rows[usable], row_targets[usable]
         top = rows.max(axis=1, initial=-np.inf)
         total = np.log(np.exp(rows - top[:, None]).sum(axis=1)) + top
-        loss += Loss(float((total - rows[np.arange(len(rows)), wanted]).sum()), len(rows))
+        loss += Loss(float((total - rows[np.arange(len(rows)), row_targets]).sum()), len(rows))
     return loss
 
 

@@ -150,19 +150,19 @@ def _probe(
     )
 
 
-def _routed(one: Routed, axes: Axes, masks: Sequence[Value], visible: Collection[str]) -> ProbedTensor:
-    for value in filter(None, (one.value, one.shares, one.numbers)):
+def _routed(routed: Routed, axes: Axes, masks: Sequence[Value], visible: Collection[str]) -> ProbedTensor:
+    for value in filter(None, (routed.value, routed.shares, routed.numbers)):
         require_shown(value, visible)
     return ProbedTensor(
-        one.value.name,
-        one.value.rank,
-        one.units,
-        _weights(one.value, axes, masks),
-        units=one.experts.size[0],
+        routed.value.name,
+        routed.value.rank,
+        routed.units,
+        _weights(routed.value, axes, masks),
+        units=routed.experts.size[0],
         routed=True,
-        shares="" if one.shares is None else one.shares.name,
-        numbers="" if one.numbers is None else one.numbers.name,
-        along=one.along,
+        shares="" if routed.shares is None else routed.shares.name,
+        numbers="" if routed.numbers is None else routed.numbers.name,
+        along=routed.along,
     )
 
 
@@ -202,13 +202,13 @@ def _weights(value: Value, axes: Axes, masks: Sequence[Value]) -> tuple[Mask, ..
 
 def _aligned(mask: Value, value: Value, axes: Axes) -> Mask | None:
     """Return a mask with the places of its axes in a tensor; None if some axis has no place, or several."""
-    wanted = [find(s) for s in axes.of(mask)]
+    mask_spaces = [find(s) for s in axes.of(mask)]
     spaces = [find(s) for s in axes.of(value)]
     for place, space in enumerate(spaces):
         parts = factors(space)
-        if len(parts) == len(wanted) > 1 and all(map(_same, parts, wanted)):
+        if len(parts) == len(mask_spaces) > 1 and all(map(_same, parts, mask_spaces)):
             return Mask(mask.name, (place,), merged=True)
-    places = [[i for i, s in enumerate(spaces) if _same(s, w)] for w in wanted]
+    places = [[i for i, s in enumerate(spaces) if _same(s, w)] for w in mask_spaces]
     if any(len(matches) != 1 for matches in places):
         return None
     return Mask(mask.name, tuple(matches[0] for matches in places))

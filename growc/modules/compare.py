@@ -99,6 +99,6 @@ class WithWiderRun:
         return named(outputs(self.module, inputs, train=self.train), self.names), named(wider, self.names)
 
 
-def named(found: Sequence[Array], names: Sequence[str]) -> Feeds:
+def named(arrays: Sequence[Array], names: Sequence[str]) -> Feeds:
     """Return outputs by name. Those without a known name are numbered."""
-    return {names[k] if k < len(names) else f"output {k}": one for k, one in enumerate(found)}
+    return {names[k] if k < len(names) else f"output {k}": one for k, one in enumerate(arrays)}

@@ -137,17 +137,17 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
     return result
 
 
-def _within(within: Within, units: Ints, made: Array, beside: Beside, std: Deviation) -> Array:
+def _within(within: Within, units: Ints, values: Array, beside: Beside, std: Deviation) -> Array:
     """Rows whose places take other units of the same row: (1, rows, width). Only steps on the first axis have
     these, where a row is contiguous.
     """
     index = within.index[units]
     shape = (len(units), -1, index.shape[1], within.behind)
     places = np.maximum(index, 0)[:, None, :, None]
-    taken = np.take_along_axis(made.reshape(shape), places, axis=2)
+    taken = np.take_along_axis(values.reshape(shape), places, axis=2)
     rows = np.flatnonzero((index < 0).any(axis=1))
     if not rows.size:
-        return taken.reshape(made.shape)
+        return taken.reshape(values.shape)
     empty = np.broadcast_to((index[rows] < 0)[:, None, :, None], taken[rows].shape)
     if within.filler == DRAWN:
         drawn = beside.normal(within.key, rows) * std() + std.mean()
@@ -155,7 +155,7 @@ def _within(within: Within, units: Ints, made: Array, beside: Beside, std: Devia
     else:
         fresh = np.full(taken[rows].shape, float(within.filler == ONE))
     taken[rows] = np.where(empty, fresh, taken[rows])
-    return taken.reshape(made.shape)
+    return taken.reshape(values.shape)
 
 
 def _place(numbers: Ints) -> slice | Ints:
@@ -169,7 +169,7 @@ def _working(array: Array) -> Array:
     return wide(array) if array.dtype.itemsize > 4 else array.astype(np.float32)
 
 
-def _scale(made: Array, weight: Floats) -> None:
+def _scale(values: Array, weight: Floats) -> None:
     """Multiply units in double precision, and round once.
 
     Where all factors are float32 numbers, float32 arithmetic gives the same result.
@@ -178,12 +178,12 @@ def _scale(made: Array, weight: Floats) -> None:
     if not scaled.size:
         return
     # a complex product mixes both parts, so units with factor 1 must be left out
-    span = scaled if made.dtype.kind == "c" else slice(scaled[0], scaled[-1] + 1)
+    span = scaled if values.dtype.kind == "c" else slice(scaled[0], scaled[-1] + 1)
     factor = weight[span, None]
-    if made.dtype == np.float32 and bool((factor.astype(np.float32) == factor).all()):
-        made[:, span] *= factor.astype(np.float32)
+    if values.dtype == np.float32 and bool((factor.astype(np.float32) == factor).all()):
+        values[:, span] *= factor.astype(np.float32)
     else:
-        made[:, span] = wide(made[:, span]) * factor
+        values[:, span] = wide(values[:, span]) * factor
 
 
 def _noise(noise: Noise, units: Ints, which: Ints, beside: Beside, std: Deviation) -> Floats:

@@ -22,19 +22,19 @@ def lineage_of(plan: Plan) -> dict[str, Json]:
     maps_data: list[dict[str, Json]] = []
     copies = plan.later_copies
 
-    def number(made: IndexMap) -> int:
-        key = made.index.tobytes() + made.weight.tobytes()
+    def number(index_map: IndexMap) -> int:
+        key = index_map.index.tobytes() + index_map.weight.tobytes()
         if key not in maps:
             maps[key] = len(maps_data)
-            maps_data.append(map_data(made))
+            maps_data.append(map_data(index_map))
         return maps[key]
 
     def weight_data(weight: WeightPlan) -> dict[str, Json]:
         verbs = {s.axis: s.verb for s in weight.steps}
         above = {s.axis: {"next": s.next.source} for s in weight.steps if s.next is not None}
         axes: dict[str, Json] = {
-            str(k): {"verb": verbs[k], "map": number(made), **above.get(k, {})}
-            for k, made in axis_maps(weight).items()
+            str(k): {"verb": verbs[k], "map": number(index_map), **above.get(k, {})}
+            for k, index_map in axis_maps(weight).items()
         }
         source = "" if weight.new else weight.copy_of or weight.source
         data: dict[str, Json] = {
@@ -51,18 +51,18 @@ def lineage_of(plan: Plan) -> dict[str, Json]:
     return {"model": plan.model, "weights": weights, "maps": maps_data}
 
 
-def map_data(made: IndexMap) -> dict[str, Json]:
+def map_data(index_map: IndexMap) -> dict[str, Json]:
     """One map as plain data."""
     return {
-        "from": made.index.tolist(),
-        "factor": [float(f"{w:.9g}") for w in made.weight],
-        "new": [int(j) for j, new in enumerate(new_units(made)) if new],
+        "from": index_map.index.tolist(),
+        "factor": [float(f"{w:.9g}") for w in index_map.weight],
+        "new": [int(j) for j, new in enumerate(new_units(index_map)) if new],
     }
 
 
 def drawn_anew(weight: WeightPlan) -> bool:
     """Whether no entry of a weight comes from the source, as in a new layer that is drawn."""
-    return any(bool((made.index < 0).all()) for made in axis_maps(weight).values())
+    return any(bool((index_map.index < 0).all()) for index_map in axis_maps(weight).values())
 
 
 def axis_maps(weight: WeightPlan) -> dict[int, IndexMap]:

@@ -50,22 +50,22 @@ def to_json(plan: Plan) -> dict[str, Json]:
     }
 
 
-def _budget(one: Decision) -> dict[str, Json]:
+def _budget(decision: Decision) -> dict[str, Json]:
     """A budget and its decision, as plain data."""
 
-    def row(found: BudgetRow) -> dict[str, Json]:
-        sizes: dict[str, Json] = dict(zip(one.axes, found.sizes, strict=True))
-        return {"sizes": sizes, "amount": found.amount, "lost": found.lost, "cost": found.cost}
+    def row(budget_row: BudgetRow) -> dict[str, Json]:
+        sizes: dict[str, Json] = dict(zip(decision.axes, budget_row.sizes, strict=True))
+        return {"sizes": sizes, "amount": budget_row.amount, "lost": budget_row.lost, "cost": budget_row.cost}
 
     return {
-        "statement": one.text,
-        "quantity": one.quantity,
-        "limit": one.limit,
-        "became": list(one.plain),
-        "choices": [row(found) for found in one.rows],
-        "near": [row(found) for found in one.near],
-        "notes": list(one.notes),
-        "plans": one.plans,
+        "statement": decision.text,
+        "quantity": decision.quantity,
+        "limit": decision.limit,
+        "became": list(decision.plain),
+        "choices": [row(choice) for choice in decision.rows],
+        "near": [row(choice) for choice in decision.near],
+        "notes": list(decision.notes),
+        "plans": decision.plans,
     }
 
 
@@ -74,13 +74,13 @@ def _read_budget(data: Mapping[str, Json]) -> Decision:
     choices, near = (tuple(map(fields, items(data[name]))) for name in ("choices", "near"))
     axes = tuple(fields(choices[0]["sizes"])) if choices else ()
 
-    def row(found: Mapping[str, Json]) -> BudgetRow:
-        sizes = fields(found["sizes"])
+    def row(entry: Mapping[str, Json]) -> BudgetRow:
+        sizes = fields(entry["sizes"])
         return BudgetRow(
             tuple(text(sizes[axis]) for axis in axes),
-            whole(found["amount"]),
-            real(found["lost"]),
-            text(found["cost"]),
+            whole(entry["amount"]),
+            real(entry["lost"]),
+            text(entry["cost"]),
         )
 
     return Decision(

@@ -126,7 +126,7 @@ def real(blocks: Blocks, data: Array, scale: Array, zero: Array) -> Array:
 
 def requantised(blocks: Blocks, plan: WeightPlan, data: Array, scale: Array, zero: Array) -> Array:
     """The integers of the result. Copies keep their integers."""
-    wanted = execute(plan, real(blocks, data, scale, zero))
+    values = execute(plan, real(blocks, data, scale, zero))
     grown, offset = blocks.grown(plan, scale, zero)
-    steps = np.rint(wanted / blocks.spread(grown, plan.after).astype(wanted.dtype))
-    return np.asarray(steps + blocks.spread(offset, plan.after).astype(wanted.dtype))
+    steps = np.rint(values / blocks.spread(grown, plan.after).astype(values.dtype))
+    return np.asarray(steps + blocks.spread(offset, plan.after).astype(values.dtype))

@@ -34,7 +34,7 @@ def rows_read(plan: WeightPlan, count: Callable[[str], int], rows: range) -> dic
     elif plan.literal is None and not plan.zero:
         for source in plan.mean_of or (plan.copy_of or plan.source,):
             recorder.after(plan.steps, source).read(np.arange(rows.start, rows.stop))
-    return {name: len(np.unique(np.concatenate(asked))) for name, asked in recorder.asked.items()}
+    return {name: len(np.unique(np.concatenate(numbers))) for name, numbers in recorder.rows.items()}
 
 
 @dataclass
@@ -42,16 +42,16 @@ class _Noted:
     """The rows of each tensor that were read. count: gives the number of rows of a tensor."""
 
     count: Callable[[str], int]
-    asked: dict[str, list[Ints]] = field(default_factory=lambda: defaultdict(list))
+    rows: dict[str, list[Ints]] = field(default_factory=lambda: defaultdict(list))
 
     def whole(self, name: str) -> None:
-        self.asked[name].append(np.arange(self.count(name)))
+        self.rows[name].append(np.arange(self.count(name)))
 
     def thin(self, name: str) -> Rows:
         """A zero tensor with as many rows, one number wide, that records its reads."""
 
         def compute(rows: Ints) -> Array:
-            self.asked[name].append(rows)
+            self.rows[name].append(rows)
             return np.zeros((len(rows), 1), np.float32)
 
         return Rows(self.count(name), (1,), np.dtype(np.float32), compute)

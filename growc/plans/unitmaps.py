@@ -73,10 +73,10 @@ class StateMap:
         """Both on the grown units. Raises IndexError where the grown output has another number of them."""
         if self.axis >= grown.ndim or grown.shape[self.axis] != len(self.index):
             raise IndexError(self.axis)
-        wanted = self.extend(source)
+        extended = self.extend(source)
         if self.junk is not None:
-            grown = np.where(_along(self.junk, self.axis, grown.ndim), wanted.dtype.type(JUNK), grown)
-        return wanted, grown
+            grown = np.where(_along(self.junk, self.axis, grown.ndim), extended.dtype.type(JUNK), grown)
+        return extended, grown
 
 
 @dataclass(frozen=True)

@@ -100,13 +100,13 @@ class OptionRule(Word):
 
 
 def _noise(kind: NoiseKind) -> Callable[[StatementOptions, Option], StatementOptions]:
-    return lambda said, option: replace(
-        said, noise=NoiseOption(option.number, kind) if option.number else None
+    return lambda options, option: replace(
+        options, noise=NoiseOption(option.number, kind) if option.number else None
     )
 
 
 def _rescaled(where: RescalingPlace) -> Callable[[StatementOptions, Option], StatementOptions]:
-    return lambda said, option: replace(said, rescale=where)
+    return lambda options, option: replace(options, rescale=where)
 
 
 _GROWING = (
@@ -114,14 +114,14 @@ _GROWING = (
         "split equal",
         "the copies of a unit have equal shares in what reads it (the default)",
         "split",
-        lambda said, option: said,
+        lambda options, option: options,
         "shares",
     ),
     OptionRule(
         "split random",
         "the shares of a unit's copies are drawn; they sum to one, so that the function is kept",
         "split",
-        lambda said, option: replace(said, split_random=True),
+        lambda options, option: replace(options, split_random=True),
         "shares",
         unequal=True,
     ),
@@ -154,7 +154,7 @@ _GROWING = (
         "std S",
         "drawn weights have the standard deviation S, in the place of the source tensor's",
         "std",
-        lambda said, option: replace(said, std=option.number),
+        lambda options, option: replace(options, std=option.number),
         "draws",
         value="a standard deviation",
     ),
@@ -162,7 +162,7 @@ _GROWING = (
         "reset P",
         "a part P of the new units is drawn with the source tensor's mean and standard deviation; not exact",
         "reset",
-        lambda said, option: replace(said, reset=option.number),
+        lambda options, option: replace(options, reset=option.number),
         "sharing copies",
         draws=True,
         value="a part",
@@ -172,7 +172,7 @@ _GROWING = (
         "with zero outputs",
         "the readers of the new units are zero, whatever the fill; exact",
         "zero outputs",
-        lambda said, option: replace(said, zero_outputs=True),
+        lambda options, option: replace(options, zero_outputs=True),
         silent=True,
         axes=ADDED_UP,
     ),
@@ -180,7 +180,7 @@ _GROWING = (
         "from next layer",
         "the makers of new units come from the layer above (AKI)",
         "next layer",
-        lambda said, option: replace(said, next_layer=True),
+        lambda options, option: replace(options, next_layer=True),
         "copies",
         in_match=INSIDE_LAYERS,
     ),
@@ -188,7 +188,7 @@ _GROWING = (
         "in blocks of EXPR",
         "units are runs of so many channels",
         "blocks",
-        lambda said, option: replace(said, block=option.expr),
+        lambda options, option: replace(options, block=option.expr),
         in_match=("hidden",),
         value="a block",
         least=1,
@@ -198,7 +198,7 @@ _GROWING = (
         "so many units are chosen for each token; as many times more as there are units is exact where the "
         "weights of the chosen ones add up to the same",
         "top",
-        lambda said, option: replace(said, top=option.expr),
+        lambda options, option: replace(options, top=option.expr),
         axes=CHOSEN,
         value="a number of chosen units",
         least=1,
@@ -207,14 +207,14 @@ _GROWING = (
         "plain",
         "copies in front of RMSNorms are not weighted, as the papers print them; not exact",
         "plain",
-        lambda said, option: replace(said, plain=True),
+        lambda options, option: replace(options, plain=True),
         "copies",
     ),
     OptionRule(
         "seed N",
         "the number that the draws of the statement begin with (0 without it)",
         "seed",
-        lambda said, option: replace(said, seed=option.expr),
+        lambda options, option: replace(options, seed=option.expr),
         value="a seed",
         fixed=True,
     ),

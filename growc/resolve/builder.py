@@ -303,8 +303,8 @@ def _options(options: Options) -> str:
         near = nearest(name, _WORDS)
         remedy = f"did you mean `{near}`?" if near else f"the options are {', '.join(_WORDS)}"
         raise wrong(f"there is no option `{name}`", remedy)
-    given = {name: value for name, value in options.items() if value is not None and value is not False}
-    return "".join(f" {_WORDS[name].format(value)}" for name, value in given.items())
+    stated = {name: value for name, value in options.items() if value is not None and value is not False}
+    return "".join(f" {_WORDS[name].format(value)}" for name, value in stated.items())
 
 
 def _ranking(by: str, seed: SizeText | None, file: str) -> str:

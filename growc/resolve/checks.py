@@ -129,9 +129,9 @@ def _in_parts(statement: rc.Upcycle, expr: Expr, count: int | None, top: int | N
     yield from at_least(1, expr, "a number of parts")
     yield from fixed(expr, "a number of parts")
     parts = constant(expr)
-    for number, of, said in ((count, statement.count, "experts"), (top, statement.top, "chosen experts")):
+    for number, of, noun in ((count, statement.count, "experts"), (top, statement.top, "chosen experts")):
         if parts and number and parts > 0 and number % parts:
-            message = f"{number} {said} are no multiple of {parts} parts"
+            message = f"{number} {noun} are no multiple of {parts} parts"
             remedy = f"write `{max(1, number // parts) * parts}`"
             yield Diagnostic("G206", message, of.span, help=remedy)
 

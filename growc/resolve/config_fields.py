@@ -77,12 +77,12 @@ def _number(config: Mapping[str, Json], fields: Sequence[str]) -> int | None:
     return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
 
 
-def _complete(found: Mapping[str, int], config: Mapping[str, Json]) -> dict[str, tuple[int, ...]]:
+def _complete(known: Mapping[str, int], config: Mapping[str, Json]) -> dict[str, tuple[int, ...]]:
     """The sizes, with those that a config implies without a field for them."""
-    hidden, heads, implied = found.get("hidden"), found.get("heads"), dict(found)
-    if hidden and "ffn" not in found and FOUR_TIMES in config and config[FOUR_TIMES] is None:
+    hidden, heads, implied = known.get("hidden"), known.get("heads"), dict(known)
+    if hidden and "ffn" not in known and FOUR_TIMES in config and config[FOUR_TIMES] is None:
         implied["ffn"] = 4 * hidden
-    if hidden and heads and "head_dim" not in found and hidden % heads == 0:
+    if hidden and heads and "head_dim" not in known and hidden % heads == 0:
         implied["head_dim"] = hidden // heads
     if config.get(SINGLE_KEY) is True and config.get(NO_SINGLE_KEY) is not True:
         implied["kv_heads"] = 1

@@ -202,16 +202,16 @@ def _read(path: KeyPath, names: set[str]) -> tuple[KeyPath, bool, str, str, str]
     return (path[:-1], True, kind, owner, word) if owner in names else None
 
 
-def groups_as_saved(one: SavedOptimizer, names: Sequence[Sequence[str]]) -> list[list[str | int]]:
+def groups_as_saved(optimizer: SavedOptimizer, names: Sequence[Sequence[str]]) -> list[list[str | int]]:
     """Return the lists of the result's groups: names, or numbers, as in the source.
 
     Names that the class does not have stay as they were.
     """
-    module_names = set(one.module.state_dict())
+    module_names = set(optimizer.module.state_dict())
     lists: list[list[str | int]] = []
     position = 0
-    for group, before in zip(names, one.names, strict=True):
-        if one.numbered:
+    for group, before in zip(names, optimizer.names, strict=True):
+        if optimizer.numbered:
             lists.append(list(range(position, position + len(group))))
             position += len(group)
         else:

@@ -254,9 +254,9 @@ def _decays_by_gradient(group: Mapping[str, object]) -> bool:
 
 def _check_sizes(state: OptimizerState, names: Sequence[Sequence[str]]) -> None:
     have = [len(group["params"]) for group in state["param_groups"]]
-    given = [len(group) for group in names]
-    if have != given:
-        raise _misfit(f"the optimizer has groups of {have} parameters, and the model of {given}")
+    expected = [len(group) for group in names]
+    if have != expected:
+        raise _misfit(f"the optimizer has groups of {have} parameters, and the model of {expected}")
 
 
 def _misfit(message: str, notes: tuple[str, ...] = ()) -> GrowError:
@@ -313,17 +313,19 @@ def uneven_axes(plan: Plan) -> set[str]:
     copies that is made is also the pattern that is read.
     """
     uneven: set[str] = set()
-    made: dict[str, set[object]] = {}
-    read: dict[str, set[object]] = {}
+    patterns_made: dict[str, set[object]] = {}
+    patterns_read: dict[str, set[object]] = {}
     for step in (step for weight in plan.weights for step in weight.steps):
         for leaf in leaf_steps(step.layout):
             if leaf.is_identity:
                 continue
             if not _is_even(leaf):
                 uneven.add(step.name)
-            kind = read if step.verb == "reads" else made
+            kind = patterns_read if step.verb == "reads" else patterns_made
             kind.setdefault(step.name, set()).add((leaf.before, leaf.index.tobytes()))
-    return uneven | {name for name, patterns in made.items() if patterns - read.get(name, set())}
+    return uneven | {
+        name for name, patterns in patterns_made.items() if patterns - patterns_read.get(name, set())
+    }
 
 
 def _is_even(leaf: LeafStep) -> bool:

@@ -71,7 +71,7 @@ class SoftPrompts(nn.Module):
         self._given = args[0]
         return (torch.where(args[0] < self.first, args[0], 0), *args[1:])
 
-    def put_in(self, table: nn.Module, args: tuple[Tensor, ...], made: Tensor) -> Tensor:
+    def put_in(self, table: nn.Module, args: tuple[Tensor, ...], embedded: Tensor) -> Tensor:
         """Hook of the table: insert a prompt's vectors where it stands.
 
         They get a gradient in every batch.
@@ -80,8 +80,8 @@ class SoftPrompts(nn.Module):
             raise RuntimeError("the table was called without its prompts")
         place = self._given - self.first
         self._given = None
-        vectors = self.vectors.flatten(0, 1)[place.clamp(min=0)].to(made.dtype)
-        return torch.where((place >= 0).unsqueeze(-1), vectors, made)
+        vectors = self.vectors.flatten(0, 1)[place.clamp(min=0)].to(embedded.dtype)
+        return torch.where((place >= 0).unsqueeze(-1), vectors, embedded)
 
 
 def plant(table: nn.Embedding, prompts: SoftPrompts) -> None:

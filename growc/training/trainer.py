@@ -56,8 +56,8 @@ def predictions(module: nn.Module) -> Teacher:
 
     @torch.no_grad()
     def teacher(batch: Batch) -> Tensor:
-        given = _without(batch, "labels", PLACES)
-        logits: Tensor = module.to(next(iter(batch.values())).device).eval()(**given).logits
+        inputs = _without(batch, "labels", PLACES)
+        logits: Tensor = module.to(next(iter(batch.values())).device).eval()(**inputs).logits
         return logits
 
     return teacher

@@ -195,8 +195,8 @@ def _shape_like(port: Input, ports: Sequence[Input], feeds: Feeds, sizes: Symbol
     with contextlib.suppress(KeyError):
         return feed_sizes.shape(port, sizes)
 
-    def kind(one: Input) -> object:
-        return one.role, [dim if isinstance(dim, int) else None for dim in one.dims]
+    def kind(port: Input) -> object:
+        return port.role, [dim if isinstance(dim, int) else None for dim in port.dims]
 
     for other in ports:
         if other.name in feeds and kind(other) == kind(port):

@@ -205,10 +205,12 @@ def inferred(model: Path) -> ir.Model:
     )  # infer as much as possible for unusual operators
     loaded = find(load_model(model)).model
     for node in loaded.graph.all_nodes():  # the pass confuses sequences with their elements
-        given = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+        operand_type = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
         for formal, value in zip(_formals(loaded, node), node.outputs, strict=False):
             may = [kind.startswith("seq(") for kind in formal.types]
-            if value.dtype is not None and (all(may) or (any(may) and isinstance(given, ir.SequenceType))):
+            if value.dtype is not None and (
+                all(may) or (any(may) and isinstance(operand_type, ir.SequenceType))
+            ):
                 value.type = ir.SequenceType(ir.TensorType(value.dtype))
                 value.shape = None
     return loaded

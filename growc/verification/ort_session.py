@@ -52,10 +52,10 @@ class Session:
         options = _options(optimised, lean)
         try:
             graph = loadable(self._model) if graph is None else graph
-            given, folder = (str(model), "") if graph is None else (graph[0], str(graph[1]))
+            source, folder = (str(model), "") if graph is None else (graph[0], str(graph[1]))
             options.add_session_config_entry(_FOLDER, folder)
             self._session: Any = onnxruntime.InferenceSession(
-                given, options, providers=["CPUExecutionProvider"]
+                source, options, providers=["CPUExecutionProvider"]
             )
         except GrowError:
             raise
@@ -75,12 +75,12 @@ class Session:
 
         Raises GrowError (G403) if the model does not run, or an output is no tensor.
         """
-        given: Feeds = {}
+        inputs: Feeds = {}
         for name, array in feeds.items():
             if name in self.input_dtypes:
-                given[name] = array.astype(self.input_dtypes[name] or array.dtype, copy=False)
+                inputs[name] = array.astype(self.input_dtypes[name] or array.dtype, copy=False)
         try:
-            outputs = self._session.run(None, given)
+            outputs = self._session.run(None, inputs)
         except Exception as error:  # onnxruntime's errors have no other common base
             raise unrunnable(self._model, "run", error) from error
         for name, output in zip(self.output_names, outputs, strict=True):
@@ -115,5 +115,5 @@ def _options(optimised: bool, lean: bool) -> onnxruntime.SessionOptions:
 def _threads() -> int:
     """Return how many threads this process may use. OMP_NUM_THREADS lowers it, as in numerical libraries."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return min(usable, int(asked)) if asked.isdigit() and int(asked) > 0 else usable
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    return min(usable, int(limit)) if limit.isdigit() and int(limit) > 0 else usable

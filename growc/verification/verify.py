@@ -312,7 +312,7 @@ def grown_feeds(
 
     Raises GrowError (G403) if a number in them has no unit in the grown model.
     """
-    wanted = {port.name for port in ports}
+    port_names = {port.name for port in ports}
     feeds = {}
     for name, array in case.items():
         extended = array
@@ -323,6 +323,6 @@ def grown_feeds(
                 message = f"the inputs hold numbers in `{name}` that the grown model has no unit for"
                 raise GrowError(Diagnostic("G403", message)) from error
         grown_name = renamed.get(name, name)
-        if grown_name in wanted:
+        if grown_name in port_names:
             feeds[grown_name] = extended
     return complete(ports, feeds)

@@ -284,17 +284,17 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
     return LineInstance(node, line, by_label)
 
 
-def _place(space: Space, term: Term, made: dict[str, Space], node: Node, opaque_here: Reason) -> None:
+def _place(space: Space, term: Term, spaces: dict[str, Space], node: Node, opaque_here: Reason) -> None:
     if term == "_":
         freeze(space, opaque_here)
     elif term == "#":
         address(space, Reason(node, f"{node.kind} addresses it by number"))
     elif term != "1":
-        unify(space, space_of(term, made), node)
+        unify(space, space_of(term, spaces), node)
         if isinstance(term, str) and term.endswith("~"):
             choose(space, opaque_here)
         for name in _frozen_labels(term):
-            freeze(made[name], Reason(node, f"{node.kind} takes it with a stride"))
+            freeze(spaces[name], Reason(node, f"{node.kind} takes it with a stride"))
 
 
 def _frozen_labels(term: Term) -> list[str]:
@@ -303,10 +303,10 @@ def _frozen_labels(term: Term) -> list[str]:
     return [name for part in term[1] for name in _frozen_labels(part)]
 
 
-def space_of(term: Term, made: dict[str, Space]) -> Space:
+def space_of(term: Term, spaces: dict[str, Space]) -> Space:
     """The space that a term of a line describes."""
     if isinstance(term, str):
-        return find(made[term.rstrip("!~")])
+        return find(spaces[term.rstrip("!~")])
     kind, parts = term
-    inner = [space_of(p, made) for p in parts if p != "1"]
+    inner = [space_of(p, spaces) for p in parts if p != "1"]
     return product(inner) if kind == "*" else sum_of(inner)

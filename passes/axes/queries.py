@@ -66,9 +66,9 @@ class AxisQueries:
             source, treatment = instance.node.input(0), instance.line.treatment
             if "made_of" in instance.node.attributes:
                 for out in instance.node.outputs:
-                    given = instance.node.sources(out)
-                    matrices = all(v in lookups or (v in self.static and v.rank >= 2) for v in given)
-                    lookups.update({out: instance} if given and matrices else {})
+                    sources = instance.node.sources(out)
+                    matrices = all(v in lookups or (v in self.static and v.rank >= 2) for v in sources)
+                    lookups.update({out: instance} if sources and matrices else {})
             elif source is None:
                 continue
             elif treatment == "lookup" and source in self.static and source.floating and source.rank >= 3:
@@ -158,8 +158,8 @@ class AxisQueries:
         normalised = [find(s) for s, term in zip(self.axes.of(value), terms, strict=False) if is_whole(term)]
 
         def beside(node: Node, columns: Space) -> Iterator[tuple[LineInstance, int, Space]]:
-            given = makers(v for v in node.inputs if v not in self.static)
-            uses = [use for v in node.outputs for use in v.users] if down else [(n, 0) for n in given]
+            nodes = makers(v for v in node.inputs if v not in self.static)
+            uses = [use for v in node.outputs for use in v.users] if down else [(n, 0) for n in nodes]
             yield from ((self.by_node[n], place, columns) for n, place in uses if n in self.by_node)
 
         def behind(step: tuple[LineInstance, int, Space]) -> Iterator[tuple[LineInstance, int, Space]]:
@@ -208,8 +208,8 @@ class AxisQueries:
         """The nearest products with weights above a value."""
 
         def above(node: Node) -> Iterator[Node]:
-            given = [node.inputs[i] for i in node.taken] if node.has(*MOVES) else node.inputs
-            return makers(given if node in self.by_node and node not in self.weighted else ())
+            operands = [node.inputs[i] for i in node.taken] if node.has(*MOVES) else node.inputs
+            return makers(operands if node in self.by_node and node not in self.weighted else ())
 
         return [self.weighted[node] for node in walk(makers([value]), above) if node in self.weighted]
 

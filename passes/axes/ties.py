@@ -76,14 +76,14 @@ def uncounted(ties: Iterable[Tie]) -> set[Value]:
 
     Copies of a layer are equal, and ties, but each is stored and will be trained by itself.
     """
-    found: set[Value] = set()
+    uses: set[Value] = set()
     for tie in ties:
         counted: set[Weight | None] = set()
         for use in tie.uses:
             if use.weight in counted or (counted and tie.is_head):
-                found.add(use)
+                uses.add(use)
             counted.add(use.weight)
-    return found
+    return uses
 
 
 def cut_by_untie(axes: Axes, untied: Collection[int]) -> frozenset[Value]:

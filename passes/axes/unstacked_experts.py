@@ -89,18 +89,18 @@ class ExpertRemoval:
     constants: Mapping[Node, tuple[int, ...]] = field(default_factory=dict)
 
 
-def taken(found: Sequence[tuple[UnstackedExperts, IndexMap | None]]) -> ExpertRemoval:
+def taken(changes: Sequence[tuple[UnstackedExperts, IndexMap | None]]) -> ExpertRemoval:
     """The changes of all axes of experts, each with the map of its axis."""
     numbers: dict[Node, list[int | None]] = {}
     dead: set[Node] = set()
     remaining: dict[Node, Sequence[int]] = {}
-    for experts, index_map in found:
+    for experts, index_map in changes:
         if index_map is None:
             continue
         place = {int(unit): k for k, unit in enumerate(index_map.index)}
         dropped = frozenset(range(index_map.source)) - place.keys()
         new = {node: [place.get(unit) for unit in units] for node, units in experts.cuts.items()}
-        numbers |= {node: found for node, found in new.items() if found != list(experts.cuts[node])}
+        numbers |= {node: cut for node, cut in new.items() if cut != list(experts.cuts[node])}
         dead |= set(experts.dead(dropped))
         remaining |= dict(experts.left(dropped))
     uses = (v for node in dead for v in node.operands if v.weight is not None)

@@ -21,20 +21,22 @@ MEANS = ("mean", "extreme")
 """Treatments whose results are elements of their operands, or means of these."""
 
 
-def image(node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
+def image(node: Node, operand_ranges: OperandRanges, domain: Bools) -> UnitRange:
     """The range of the result of an operator that is elementwise or moves elements.
 
     domain: units that are in the domain of the operator because the source's units are, such as means.
     """
-    wild, ends = (np.logical_or.reduce([getattr(x, k) for x in given.values()]) for k in ("wild", "ends"))
+    wild, ends = (
+        np.logical_or.reduce([getattr(x, k) for x in operand_ranges.values()]) for k in ("wild", "ends")
+    )
     out = node.outputs[0]
     if out.dtype == "bool":
         return UnitRange.anything(len(wild)).within(0.0, 1.0)
     if node.laws.image is not None:
-        result = node.laws.image(node, given, domain)
+        result = node.laws.image(node, operand_ranges, domain)
     elif node.laws.clamp is not None:
-        result = _clamped(node, node.laws.clamp(node), given)
-    elif gives_on(node) and (operands := [given[i] for i in node.taken if i in given]):
+        result = _clamped(node, node.laws.clamp(node), operand_ranges)
+    elif gives_on(node) and (operands := [operand_ranges[i] for i in node.taken if i in operand_ranges]):
         result = reduce(UnitRange.union, operands)
         if not out.floating:
             result = result.within(np.trunc(result.low), np.trunc(result.high))
@@ -45,19 +47,19 @@ def image(node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
     return replace(result, wild=(result.wild & ~domain) | wild, ends=result.ends | ends)
 
 
-def _clamped(node: Node, clamp: Clamp, given: OperandRanges) -> UnitRange:
+def _clamped(node: Node, clamp: Clamp, operand_ranges: OperandRanges) -> UnitRange:
     """The range of operand 0 clamped between bounds, which are numbers or other operands."""
-    ranges = {node.inputs[i]: x for i, x in given.items()}
+    ranges = {node.inputs[i]: x for i, x in operand_ranges.items()}
 
-    def ends(one: Value | float) -> tuple[Floats | float, Floats | float]:
-        if not isinstance(one, float) and (interval := ranges.get(one)) is not None:
+    def ends(bound: Value | float) -> tuple[Floats | float, Floats | float]:
+        if not isinstance(bound, float) and (interval := ranges.get(bound)) is not None:
             return interval.low, interval.high
-        number = one if isinstance(one, float) else scalar(one)
+        number = bound if isinstance(bound, float) else scalar(bound)
         return (-np.inf, np.inf) if number is None else (number, number)
 
     larger = [reduce(np.maximum, end) for end in zip(*map(ends, clamp.largest), strict=True)]
     low, high = (reduce(np.minimum, end) for end in zip(larger, *map(ends, clamp.least), strict=True))
-    return given[min(given)].within(low, high)
+    return operand_ranges[min(operand_ranges)].within(low, high)
 
 
 def gives_on(node: Node) -> bool:

@@ -82,10 +82,10 @@ class UnknownRangeError(Exception):
 class At:
     """One result of a node, as its rule sees it.
 
-    found: the ranges so far. seen: the ranges that conditions give where the result is used.
+    ranges: the ranges so far. seen: the ranges that conditions give where the result is used.
     """
 
-    found: Mapping[tuple[Value, Seen], TensorRange]
+    ranges: Mapping[tuple[Value, Seen], TensorRange]
     node: Node
     result: Value
     seen: Seen = NOTHING
@@ -102,9 +102,9 @@ class At:
 
     def of(self, value: Value, seen: Seen = NOTHING) -> TensorRange:
         """The range of a value. Raises UnknownRangeError where it is not computed yet."""
-        if (value, seen) not in self.found:
+        if (value, seen) not in self.ranges:
             raise UnknownRangeError((value, seen))
-        return self.found[value, seen]
+        return self.ranges[value, seen]
 
     def all(self, *, elementwise: bool = True) -> list[TensorRange]:
         """The ranges of all operands."""

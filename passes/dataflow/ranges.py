@@ -45,7 +45,7 @@ class Ranges:
     """The ranges of one graph that were asked for so far."""
 
     rules: Mapping[str, RangeRule]
-    found: dict[tuple[Value, Seen], TensorRange] = field(default_factory=dict)
+    ranges: dict[tuple[Value, Seen], TensorRange] = field(default_factory=dict)
     stored: dict[Weight, TensorRange] = field(default_factory=dict)
 
     def of(self, value: Value) -> TensorRange:
@@ -54,19 +54,19 @@ class Ranges:
         while pending:
             key = pending[-1]
             try:
-                if key not in self.found:
-                    self.found[key] = self._made(*key)
+                if key not in self.ranges:
+                    self.ranges[key] = self._made(*key)
                 pending.pop()
             except UnknownRangeError as missing:
                 pending.append(missing.key)
-        return self.found[value, NOTHING]
+        return self.ranges[value, NOTHING]
 
     def _made(self, value: Value, seen: Seen) -> TensorRange:
         interval = self._source(value)
         if interval is None:
             node = value.producer
             assert node is not None
-            at, clamp = At(self.found, node, value, seen), node.laws.clamp
+            at, clamp = At(self.ranges, node, value, seen), node.laws.clamp
             interval = self.rules.get(node.op, stated)(at)
             interval = interval if clamp is None else _clamped(at, clamp(node))
             interval = interval.meet(of_type(value.dtype))
@@ -95,8 +95,8 @@ class Ranges:
 def _clamped(at: At, clamp: Clamp) -> TensorRange:
     """The range of a clamp: the largest of some operands, then the least of that and other operands."""
 
-    def of(one: Value | float) -> TensorRange:
-        return TensorRange(one, one) if isinstance(one, float) else at.of(one, at.seen)
+    def of(bound: Value | float) -> TensorRange:
+        return TensorRange(bound, bound) if isinstance(bound, float) else at.of(bound, at.seen)
 
     lower_bounds = [*map(of, clamp.largest)]
     low = max(r.low for r in lower_bounds)

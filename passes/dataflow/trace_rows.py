@@ -72,22 +72,22 @@ def _plain(weight: Weight) -> bool:
     return weight.floating and weight.stored is None and not weight.computed and weight.order is None
 
 
-def above_of(graph: Graph, made: Value, along: RowPlace, *, zeros: bool = True) -> Iterator[Above]:
+def above_of(graph: Graph, result: Value, along: RowPlace, *, zeros: bool = True) -> Iterator[Above]:
     """Yield the possible places of a result's rows in the operands of its node.
 
     `zeros`: only through operators that make zero rows of zero rows.
     """
-    node, axis = made.producer, along.axis
+    node, axis = result.producer, along.axis
     first = None if node is None else node.input(0)
-    if node is None or first is None or first.sizes is None or made.sizes is None or not _sized(node):
+    if node is None or first is None or first.sizes is None or result.sizes is None or not _sized(node):
         return
     if node.has(SAME, QUANTISE, DEQUANTISE):
-        yield from [{0: along}] if first.sizes[axis] == made.sizes[axis] else []
+        yield from [{0: along}] if first.sizes[axis] == result.sizes[axis] else []
     elif node.has(VIEW):
-        yield from ({0: place} for place in _viewed(node, along, first.sizes, made.sizes))
+        yield from ({0: place} for place in _viewed(node, along, first.sizes, result.sizes))
     elif graph.dialect.knows(node.op):
         line = graph.dialect.line(node, *operands_of(node))
-        term = (line.outputs[node.outputs.index(made)] or ("_",) * made.rank)[axis]
+        term = (line.outputs[node.outputs.index(result)] or ("_",) * result.rank)[axis]
         above = {
             i: RowPlace(terms.index(term), along.block)
             for i, terms in enumerate(line.inputs)

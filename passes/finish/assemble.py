@@ -61,11 +61,11 @@ def assemble_weights(
     taken = {w.name for w in graph.weights}
     assembled = Assembled()
     for weight, uses in by_weight.items():
-        wanted: dict[object, list[Value]] = defaultdict(list)
+        by_values: dict[object, list[Value]] = defaultdict(list)
         for use in uses:
             steps_of_use = tuple(s.signature for s in steps.get(use, ()))
-            wanted[(steps_of_use, scales.get(use, 1.0), use in cut)].append(use)
-        groups = [group for alike in wanted.values() for group in _by_chain(alike, patches)]
+            by_values[(steps_of_use, scales.get(use, 1.0), use in cut)].append(use)
+        groups = [group for alike in by_values.values() for group in _by_chain(alike, patches)]
         for k, members in enumerate(groups):
             name = weight.name if k == 0 else unused(_parted(weight, k), taken)
             first = members[0]
@@ -89,14 +89,14 @@ def assemble_weights(
     return _apart(assembled)
 
 
-def _apart(made: Assembled) -> Assembled:
+def _apart(assembled: Assembled) -> Assembled:
     """Mark computed weights as stored where they do not change, but a tensor they are computed from does."""
-    altered = {w.source for w in made.weights if w.steps or w.scale != 1.0 or w.literal is not None}
-    pairs = zip(made.weights, made.sources, strict=True)
+    altered = {w.source for w in assembled.weights if w.steps or w.scale != 1.0 or w.literal is not None}
+    pairs = zip(assembled.weights, assembled.sources, strict=True)
     weights = [
         w if w.changed or altered.isdisjoint(s.computed) else replace(w, stored=True) for w, s in pairs
     ]
-    return Assembled(weights, made.uses, made.sources)
+    return Assembled(weights, assembled.uses, assembled.sources)
 
 
 def _parted(weight: Weight, k: int) -> str:
@@ -108,14 +108,14 @@ def _by_chain(uses: Sequence[Value], patches: Mapping[Node, Patch]) -> list[list
     """The uses of one tensor, in groups that agree on the patches of the layout nodes they share."""
     groups: list[tuple[list[Value], dict[object, str]]] = []
     for use in uses:
-        wanted = {node.origin: repr(patches.get(node)) for node in chain(use)}
+        patches_by_origin = {node.origin: repr(patches.get(node)) for node in chain(use)}
         for members, agreed in groups:
-            if all(agreed.get(origin, patch) == patch for origin, patch in wanted.items()):
+            if all(agreed.get(origin, patch) == patch for origin, patch in patches_by_origin.items()):
                 members.append(use)
-                agreed.update(wanted)
+                agreed.update(patches_by_origin)
                 break
         else:
-            groups.append(([use], wanted))
+            groups.append(([use], patches_by_origin))
     return [members for members, _ in groups]
 
 

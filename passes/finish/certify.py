@@ -82,9 +82,9 @@ def loss(plan: WeightPlan, kept: Quantised | None) -> str:
     return "" if is_copies and not has_means else "integers cannot hold means or shares"
 
 
-def rounded(made: Assembled) -> Iterator[Gap]:
+def rounded(assembled: Assembled) -> Iterator[Gap]:
     """Yield a gap for each quantised weight whose integers cannot hold the values of its plan."""
-    for plan, uses, source in zip(made.weights, made.uses, made.sources, strict=True):
+    for plan, uses, source in zip(assembled.weights, assembled.uses, assembled.sources, strict=True):
         if source.floating and source.stored is None:
             continue
         cause = loss(plan, quantised(source)) if plan.changed else ""
@@ -123,15 +123,15 @@ def _made_of(plan: WeightPlan, source: Weight) -> WeightPlan:
     return replace(plan, made_of=source.computed) if plan.changed else plan
 
 
-def now_stored(made: Assembled) -> list[Weight]:
+def now_stored(assembled: Assembled) -> list[Weight]:
     """The weights that the source computes from stored tensors, and the result stores."""
-    pairs = zip(made.weights, made.sources, strict=True)
+    pairs = zip(assembled.weights, assembled.sources, strict=True)
     return list(dict.fromkeys(source for plan, source in pairs if _made_of(plan, source).made_of))
 
 
-def unnormed(made: Assembled) -> Iterator[str]:
+def unnormed(assembled: Assembled) -> Iterator[str]:
     """Yield a warning for each weight that was a norm and is stored: training will not keep its norm."""
-    for weight in now_stored(made):
+    for weight in now_stored(assembled):
         yield (
             f"`{weight.name}` is a norm over stored tensors times its gain, and becomes a stored tensor "
             "itself: training will not keep its norm"

@@ -52,8 +52,8 @@ def _read(data: Json) -> Ports:
     )
 
 
-def _place(one: Mapping[str, Json]) -> tuple[str, int]:
-    return text(one["name"]), whole(one["axis"])
+def _place(record: Mapping[str, Json]) -> tuple[str, int]:
+    return text(record["name"]), whole(record["axis"])
 
 
 def _map(state: IndexMap) -> dict[str, Json]:

@@ -59,8 +59,8 @@ class _Cone:
     `numbers`: for each value, the number of the element of the projection at every place.
     """
 
-    def __init__(self, flow: AxisQueries, made: Value, above: Sequence[set[Value]]) -> None:
-        self.flow, self.above, self.top = flow, above, _biased(flow, made)
+    def __init__(self, flow: AxisQueries, result: Value, above: Sequence[set[Value]]) -> None:
+        self.flow, self.above, self.top = flow, above, _biased(flow, result)
         sizes = self.top.sizes or ()
         self.point = int(np.argmax(np.prod(np.array(sizes), axis=0))) if sizes else 0
         shape = [s[self.point] for s in sizes]

@@ -77,11 +77,11 @@ class _Ways:
         """
         ends: dict[Value, list[Value]] = {}
         for node in self.streams.tree.nodes:
-            given = [v for v in node.operands if v in self.streams.data]
-            if node.has(SUM) and len(given) > 1:
-                for start in self.starts(given):
+            operands = [v for v in node.operands if v in self.streams.data]
+            if node.has(SUM) and len(operands) > 1:
+                for start in self.starts(operands):
                     end_values = ends.setdefault(start, [])
-                    end_values[:] = [v for v in end_values if v not in given or self.bit(v)] + [
+                    end_values[:] = [v for v in end_values if v not in operands or self.bit(v)] + [
                         node.outputs[0]
                     ]
         bypasses = []
@@ -90,13 +90,13 @@ class _Ways:
             bypasses.append(self.described(start, next(continuing, values[0]).producer))
         return bypasses
 
-    def starts(self, given: Sequence[Value]) -> Iterator[Value]:
+    def starts(self, operands: Sequence[Value]) -> Iterator[Value]:
         """For each operand of a sum, the nearest value that it is an unchanged form of, and from which
         another operand is made.
         """
-        for operand in given:
+        for operand in operands:
             others_made_from = 0
-            for sibling in given:
+            for sibling in operands:
                 others_made_from |= (
                     0 if sibling is operand else self.made_from.get(sibling, 0) | self.bit(sibling)
                 )
@@ -115,8 +115,8 @@ class _Ways:
         assert node is not None
         bit = self.bit(start)
 
-        def makers(one: Node) -> Iterator[Node]:
-            yield from (v.producer for v in one.operands if v.producer and self.made_from.get(v, 0) & bit)
+        def makers(node: Node) -> Iterator[Node]:
+            yield from (v.producer for v in node.operands if v.producer and self.made_from.get(v, 0) & bit)
 
         inside = set(walk(makers(node), makers))
         values = [start, *(v for n in inside for v in n.outputs if v in self.streams.data)]

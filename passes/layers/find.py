@@ -152,16 +152,16 @@ def chain_below(streams: Streams) -> Iterator[Series]:
         yield from series_of(repetition, chain, streams.tree)
 
 
-def series_of(found: Repetition, stretch: Sequence[Bypass], tree: PostDominators) -> Iterator[Series]:
+def series_of(repetition: Repetition, stretch: Sequence[Bypass], tree: PostDominators) -> Iterator[Series]:
     """A repetition as a series, cut into single blocks if each of them mixes positions once."""
-    period, count = found.period, found.count
-    mixing = [b.mixes for b in stretch[found.start : found.start + period]]
+    period, count = repetition.period, repetition.count
+    mixing = [b.mixes for b in stretch[repetition.start : repetition.start + period]]
     inner = next(q for q in range(1, period + 1) if period % q == 0 and mixing == mixing[:q] * (period // q))
     if inner > 1:
         period, count = inner, count * period // inner
-    bounds = range(found.start, found.stop, period)
+    bounds = range(repetition.start, repetition.stop, period)
     blocks = [list(stretch[i : i + period]) for i in bounds]
-    places = places_of(found, bounds, stretch, tree)
+    places = places_of(repetition, bounds, stretch, tree)
     once = len(places) == 2 and places[0].sizes != places[1].sizes
     if len(places) > 1 and not once:  # A layer that can be repeated gives the size that it takes.
         yield Series(places, blocks[: len(places) - 1])
@@ -188,7 +188,7 @@ def place_of(bypass: Bypass, tree: PostDominators) -> Value:
 
 
 def places_of(
-    found: Repetition, bounds: Sequence[int], stretch: Sequence[Bypass], tree: PostDominators
+    repetition: Repetition, bounds: Sequence[int], stretch: Sequence[Bypass], tree: PostDominators
 ) -> list[Value]:
     """The values where the layers start, and where the last one ends.
 
@@ -199,21 +199,23 @@ def places_of(
     front of the first layer but not behind the last, they belong to the layer behind them. Terms that are
     only added between layers belong to neither.
     """
-    place = {i: place_of(stretch[i], tree) for i in range(found.start, min(found.stop + 1, len(stretch)))}
+    place = {
+        i: place_of(stretch[i], tree) for i in range(repetition.start, min(repetition.stop + 1, len(stretch)))
+    }
     if len({value.dtype for value in place.values()}) > 1:
         place = {i: stretch[i].start for i in place}
     places = [place[i] for i in bounds]
-    inner = [i for i in range(found.start + 1, found.stop) if i not in bounds]
-    last = stretch[found.stop - 1].end
+    inner = [i for i in range(repetition.start + 1, repetition.stop) if i not in bounds]
+    last = stretch[repetition.stop - 1].end
     outside, inside = (
         [operators(stretch[i - 1].end, place[i], tree) for i in reversed(some)]
         for some in (bounds[1:], inner)
     )
-    followed = found.stop < len(stretch)
+    followed = repetition.stop < len(stretch)
 
     def candidates() -> Iterator[list[Value] | None]:
         yield from (ended(places, last, path, tree) for path in outside)
-        yield in_front(places, [stretch[i - 1].end for i in (*bounds[1:], found.stop)])
+        yield in_front(places, [stretch[i - 1].end for i in (*bounds[1:], repetition.stop)])
         single = [] if outside or inside or followed else [closing(last, places[0], tree)]
         yield from (ended(places, last, path, tree) for path in (*inside, *single))
 
@@ -221,7 +223,7 @@ def places_of(
         if found_places is not None:
             return found_places
     if followed:
-        return [*places, place[found.stop]]
+        return [*places, place[repetition.stop]]
     paths = [*outside, *inside]
     return [*places, last] if paths and all(node.has(SUM) for path in paths for node in path) else places
 

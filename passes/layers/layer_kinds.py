@@ -106,20 +106,20 @@ class _Likeness:
             return tuple((a.shape, str(a.dtype), a.tobytes()) for a in value.known)
         return value.sizes, value.floating, digest(value)
 
-    def enter(self, node: Node, operands: Sequence[int], found: dict[Value, int]) -> None:
+    def enter(self, node: Node, operands: Sequence[int], numbers: dict[Value, int]) -> None:
         """Give numbers to the results of a node."""
         if node in self.between:
-            found[node.outputs[0]] = operands[1 - self.between[node]]
+            numbers[node.outputs[0]] = operands[1 - self.between[node]]
             return
         if node.has(SAME) or (node.has(JOIN) and len(operands) == 1):
-            found[node.outputs[0]] = operands[0]
+            numbers[node.outputs[0]] = operands[0]
             return
         attributes = tuple(
             sorted((name, str(v)) for name, v in node.attributes.items() if name not in SILENT)
         )
         sizes = tuple(v.sizes for v in node.inputs if v is not None) if not operands else ()
         for k, value in enumerate(node.outputs):
-            found[value] = self.number((node.op, attributes, tuple(operands), k, sizes))
+            numbers[value] = self.number((node.op, attributes, tuple(operands), k, sizes))
 
     def number(self, key: Hashable) -> int:
         """The number of a key."""

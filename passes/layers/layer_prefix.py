@@ -40,10 +40,10 @@ def made_alike(value: Value, model: Value, origin: Value) -> Value | None:
             origins.add(one)
         elif one is not other and pair not in seen:
             seen.add(pair)
-            given = _taken_alike(one, other)
-            if given is None:
+            operand_pairs = _taken_alike(one, other)
+            if operand_pairs is None:
                 return None
-            pairs += given
+            pairs += operand_pairs
     return origins.pop() if len(origins) == 1 else None
 
 

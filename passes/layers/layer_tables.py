@@ -87,14 +87,14 @@ def _number(value: Value | None) -> int | None:
 def _users(value: Value, static: Set[Value]) -> Iterator[Node]:
     """The nodes that use a constant, or what is made of it alone, together with other values."""
 
-    def made(one: Value) -> Iterator[Value]:
-        yield from (v for n, _ in one.users if inner(n) for v in n.outputs)
+    def made(constant: Value) -> Iterator[Value]:
+        yield from (v for n, _ in constant.users if inner(n) for v in n.outputs)
 
     def inner(node: Node) -> bool:
         return all(v in static for v in node.outputs)
 
-    for one in walk([value], made):
-        yield from (n for n, _ in one.users if not inner(n))
+    for constant in walk([value], made):
+        yield from (n for n, _ in constant.users if not inner(n))
 
 
 def _rows(

@@ -68,7 +68,7 @@ def _best(tokens: Sequence[Hashable], coarse: Sequence[Hashable], opens: Sequenc
     return best
 
 
-def _better(best: Repetition | None, one: Repetition, opens: Sequence[bool]) -> Repetition:
+def _better(best: Repetition | None, candidate: Repetition, opens: Sequence[bool]) -> Repetition:
     """The better of two repetitions: it covers more, then has the smaller period, then opens a layer, then
     comes first.
     """
@@ -76,7 +76,7 @@ def _better(best: Repetition | None, one: Repetition, opens: Sequence[bool]) -> 
     def rank(r: Repetition) -> tuple[int, int, bool, int]:
         return r.covered, -r.period, opens[r.start], -r.start
 
-    return one if best is None or rank(one) > rank(best) else best
+    return candidate if best is None or rank(candidate) > rank(best) else best
 
 
 def _exact(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:
@@ -109,22 +109,22 @@ def _stretches(alike: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
     yield from zip(edges[::2], edges[1::2], strict=True)
 
 
-def _extended(tokens: Sequence[Hashable], found: Repetition) -> Repetition:
+def _extended(tokens: Sequence[Hashable], repetition: Repetition) -> Repetition:
     """The repetition with unequal layers added at its ends."""
-    pattern = tokens[found.start : found.start + found.period]
+    pattern = tokens[repetition.start : repetition.start + repetition.period]
 
     def alike(start: int) -> bool:
-        layer = tokens[start : start + found.period] if start >= 0 else ()
-        return len(layer) == found.period and any(
+        layer = tokens[start : start + repetition.period] if start >= 0 else ()
+        return len(layer) == repetition.period and any(
             a == b and a != () for a, b in zip(pattern, layer, strict=True)
         )
 
-    start, stop = found.start, found.stop
-    while alike(start - found.period):
-        start -= found.period
+    start, stop = repetition.start, repetition.stop
+    while alike(start - repetition.period):
+        start -= repetition.period
     while alike(stop):
-        stop += found.period
-    return Repetition(start, found.period, (stop - start) // found.period)
+        stop += repetition.period
+    return Repetition(start, repetition.period, (stop - start) // repetition.period)
 
 
 def _sharing(tokens: Sequence[Hashable], opens: Sequence[bool]) -> Repetition | None:

@@ -96,8 +96,8 @@ class Streams:
     def reaches(self, value: Value, goal: Node) -> bool:
         """Whether a value arrives at a sum untouched."""
 
-        def kept(one: Value) -> Iterator[Value]:
-            yield from (v for n in users(one, self.data) if self.keeps(n) for v in n.outputs)
+        def kept(unchanged: Value) -> Iterator[Value]:
+            yield from (v for n in users(unchanged, self.data) if self.keeps(n) for v in n.outputs)
 
         return any(goal in users(one, self.data) for one in walk([value], kept))
 
@@ -126,9 +126,9 @@ class Streams:
         """Whether a value is made from another one."""
         first = -1 if source.producer is None else self.order[source.producer]
 
-        def above(one: Value) -> Iterator[Value]:
-            if one.producer is not None and self.order[one.producer] > first:
-                yield from (v for v in one.producer.operands if v in self.data)
+        def above(result: Value) -> Iterator[Value]:
+            if result.producer is not None and self.order[result.producer] > first:
+                yield from (v for v in result.producer.operands if v in self.data)
 
         return source in walk([value], above)
 

@@ -61,10 +61,10 @@ def chosen_now(axes: Axes, ranking: Node, sizes: Sizes) -> int:
 def slots_of(axes: Axes, ranking: Node) -> Iterator[Space]:
     """The axes along which the results of a ranking list several chosen units."""
     scored = axes.ranked[ranking]
-    given = ranking.required(0)
-    place = next(k for k, space in enumerate(axes.of(given)) if find(space) is find(scored))
+    scores = ranking.required(0)
+    place = next(k for k, space in enumerate(axes.of(scores)) if find(space) is find(scored))
     for out in ranking.outputs:
-        if out.rank == given.rank and not find(axes.of(out)[place]).unit:
+        if out.rank == scores.rank and not find(axes.of(out)[place]).unit:
             yield find(axes.of(out)[place])
 
 

@@ -84,14 +84,14 @@ def asked_again(c: Request, statements: Sequence[Bound], inside: bool, kept: Kep
     return Request(**vars(edited) | {"statements": statements, "kept": kept}, first=c.first, edited=edited)
 
 
-def heads_to_untie(asked: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:
+def heads_to_untie(bounds: Sequence[Bound], axes: Axes, scopes: Scopes, layers: Layers) -> frozenset[int]:
     """The numbers of the tied heads in the scopes of these statements.
 
     Raises GrowError (G307) if a scope has none.
     """
     heads = [set(atoms_of(axes.of(tie.uses[0]))) for tie in tied_heads(axes)]
     untied: set[int] = set()
-    for bound in asked:
+    for bound in bounds:
         region = region_of(bound.scopes, scopes, axes, layers, bound.number)
         inside = region.inside
         heads_inside = {k for k, atoms in enumerate(heads) if inside is None or atoms <= inside}

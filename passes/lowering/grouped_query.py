@@ -117,7 +117,7 @@ class Pairs:
     pairs: list[Pair]
     asks: dict[Pair, list[AxisStatement]] = field(default_factory=dict)
     """The postponed requests of each pair."""
-    given: set[Pair] = field(default_factory=set)
+    sized: set[Pair] = field(default_factory=set)
     """Pairs whose number of `heads` the recipe gives."""
     pooled: set[Pair] = field(default_factory=set)
     """Pairs whose key/value heads were averaged."""
@@ -156,8 +156,8 @@ class Pairs:
             return True
         before, heads = sizes.product(ask.target.spaces), pair.heads.spaces
         if axis == "heads":
-            self.given.add(pair)
-        elif isinstance(ask.statement, ast.Subclone) and pair not in self.given:
+            self.sized.add(pair)
+        elif isinstance(ask.statement, ast.Subclone) and pair not in self.sized:
             sizes.ask(heads, sizes.product(heads) * ask.after // before)
         sizes.ask(ask.target.spaces, ask.after)
         self.asks.setdefault(pair, []).append(ask)
@@ -188,7 +188,7 @@ class Pairs:
     def settle_one(self, pair: Pair) -> None:
         """Settle the postponed statements on one pair."""
         postponed, sizes = self.asks.pop(pair, []), self.requests.sizes
-        self.given.discard(pair)
+        self.sized.discard(pair)
         if not postponed:
             return
         keys, group = sizes.of(pair.keys)[0], sizes.of(pair.group)[0]
@@ -248,7 +248,7 @@ class Pairs:
 
     def standing(self, pair: Pair, keys: int, group: int) -> Ints:
         """The query heads of the source that stand in every group now; -1 if that is unknown."""
-        source_heads, maps = self.heads(pair), self.requests.rankings.made
+        source_heads, maps = self.heads(pair), self.requests.rankings.maps
         both = zip((pair.keys, pair.group), source_heads.shape, strict=True)
         rows, columns = (maps.get(space, IndexMap.identity(n)) for space, n in both)
         if (rows.size, columns.size) != (keys, group) or not (rows.copies.all() and columns.copies.all()):
@@ -309,7 +309,7 @@ class Pairs:
         Raises GrowError (G309) if the heads were widened or split.
         """
         source_heads = self.heads(pair)
-        group_map = self.requests.rankings.made.get(pair.group, IndexMap.identity(now))
+        group_map = self.requests.rankings.maps.get(pair.group, IndexMap.identity(now))
         traceable = (keys, group_map.source) == source_heads.shape and (source_heads >= 0).all()
         if not traceable or not group_map.copies.all() or (group_map.counts > 1).any():
             message = "query heads that were widened, or split into other groups, cannot be ranked"
@@ -329,7 +329,7 @@ class Pairs:
             scores = self.requests.rankings.scores(statement, heads, ask.draws, of_source=True)
             current = np.take_along_axis(scores[self.heads(pair)], order, axis=1)
             return np.argsort(-current, axis=1, kind="stable")
-        if pair.keys in self.requests.rankings.made:
+        if pair.keys in self.requests.rankings.maps:
             message = "`heads` that are listed by number, and other `kv_heads`, are not done together"
             raise GrowError(Diagnostic("G309", message, statement.ranking.span))
         listed = listed_units(statement.ranking, keys * size)

@@ -133,11 +133,13 @@ def rearranged(c: Request, depth: DepthChange, branches: Branches) -> Arranged:
     return Arranged(**vars(request), depth=depth, renamed=rearranged_model.renamed)
 
 
-def _of_the_order(found: Diagnostic) -> Diagnostic:
+def _of_the_order(diagnostic: Diagnostic) -> Diagnostic:
     """A contradiction of sizes (G311) reworded as an error of the order of layers (G314)."""
-    if found.code != "G311":
-        return found
-    return Diagnostic("G314", "the layers cannot stand in this order", notes=(found.message, *found.notes))
+    if diagnostic.code != "G311":
+        return diagnostic
+    return Diagnostic(
+        "G314", "the layers cannot stand in this order", notes=(diagnostic.message, *diagnostic.notes)
+    )
 
 
 def size_before(c: Request, statements: Sequence[Bound], name: str, span: Span, moment: int) -> int:

@@ -26,8 +26,8 @@ from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.queries import THROUGH
 
 
-def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
-    """The old numbers, by input. `made`: the map of each space that changed.
+def renumbered(axes: Axes, maps: Mapping[Space, IndexMap]) -> dict[str, Ints]:
+    """The old numbers, by input. `maps`: the map of each space that changed.
 
     Raises GrowError (G313) if an input gives numbers of units that are new.
     """
@@ -35,7 +35,7 @@ def renumbered(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[str, Ints]:
     old_numbers: dict[str, Ints] = {}
     for instance in axes.instances:
         for _, space in addressed(axes, instance):
-            row_map = mapped(space, made)
+            row_map = mapped(space, maps)
             if row_map is None or _same_numbers(row_map):
                 continue
             for index in instance.node.inputs[1:]:
@@ -54,15 +54,15 @@ def _same_numbers(kept: IndexMap) -> bool:
     return bool((first == np.arange(len(first))).all())
 
 
-def mapped(space: Space, made: Mapping[Space, IndexMap]) -> IndexMap | None:
+def mapped(space: Space, maps: Mapping[Space, IndexMap]) -> IndexMap | None:
     """The map of a whole axis, from those of its atoms; None if no atom was mapped."""
     atoms = list(leaves(space))
-    if not any(a in made for a in atoms):
+    if not any(a in maps for a in atoms):
         return None
-    return assemble(space, [made.get(a, IndexMap.identity(a.size[0])) for a in atoms])
+    return assemble(space, [maps.get(a, IndexMap.identity(a.size[0])) for a in atoms])
 
 
-def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[int, ...]]:
+def constants(axes: Axes, maps: Mapping[Space, IndexMap]) -> dict[Node, tuple[int, ...]]:
     """The new constants of look-ups whose constants change: the numbered units have other numbers, or the
     constants count from an end that moves. Raises GrowError (G313) if a number is of a unit that is gone, or
     the constant cannot be rewritten.
@@ -70,7 +70,7 @@ def constants(axes: Axes, made: Mapping[Space, IndexMap]) -> dict[Node, tuple[in
     new_constants: dict[Node, tuple[int, ...]] = {}
     for instance in axes.instances:
         for axis, space in addressed(axes, instance):
-            axis_map = mapped(space, made)
+            axis_map = mapped(space, maps)
             numbers = None if axis_map is None else _constant(instance.node, axis)
             if axis_map is None or numbers is None:
                 continue

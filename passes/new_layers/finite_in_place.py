@@ -82,9 +82,9 @@ class RangesInPlace:
 
     def through(self, node: Node) -> None:
         """Set the ranges of a node's results."""
-        given = {i: self.of(v) for i, v in enumerate(node.inputs) if v is not None}
+        ranges = {i: self.of(v) for i, v in enumerate(node.inputs) if v is not None}
         reached = not node.has(SIZES) and any(v in self.reached for v in node.operands)
-        result_range = self.made(node, given, np.array([not reached]))
+        result_range = self.made(node, ranges, np.array([not reached]))
         for out in node.outputs:
             if out in self.zeroed or (out.known is not None and not reached):
                 continue
@@ -98,31 +98,31 @@ class RangesInPlace:
             if out_range.wild.any():
                 self.wild[out] = next((self.wild[v] for v in node.operands if v in self.wild), node)
 
-    def made(self, node: Node, given: dict[int, UnitRange], same: Bools) -> UnitRange:
+    def made(self, node: Node, ranges: dict[int, UnitRange], same: Bools) -> UnitRange:
         """The range of a node's results.
 
         same: whether the source has the same results.
         """
-        if not given:
+        if not ranges:
             return UnitRange.anything(1)
         treatment, norm = self.treatment.get(node, ""), self.norms.get(node)
-        wild = np.logical_or.reduce([operand_range.wild for operand_range in given.values()])
+        wild = np.logical_or.reduce([operand_range.wild for operand_range in ranges.values()])
         if norm is not None and not norm.by_operator:
             return self.normed(norm)
         if treatment in ("layer_norm", "rms_norm", "per_channel"):
-            vanishing = given[0].flat(centred=treatment == "layer_norm") & without_eps(node)
-            return _scaled(given).bad(wild | vanishing)
+            vanishing = ranges[0].flat(centred=treatment == "layer_norm") & without_eps(node)
+            return _scaled(ranges).bad(wild | vanishing)
         if treatment == "contract":
-            return _contracted(given).bad(wild)
+            return _contracted(ranges).bad(wild)
         if "made_of" in node.attributes or treatment in ("attention", "recurrent"):
             return UnitRange.anything(1).bad(wild)
         if node.has(WRITE) and node.attributes.get("reduction", "none") == "none":
-            return given[0].union(given.get(2, NOTHING))
+            return ranges[0].union(ranges.get(2, NOTHING))
         if node.has(RANK) and node.outputs[0].floating:
-            return given[0]
+            return ranges[0]
         if gives_on(node) and not node.has(JOIN):
-            given = {0: given[0]}
-        return image(node, given, same)
+            ranges = {0: ranges[0]}
+        return image(node, ranges, same)
 
     def normed(self, norm: Norm) -> UnitRange:
         """The range of a norm in pieces, by the formula of the whole norm."""
@@ -142,19 +142,19 @@ def _known(value: Value) -> UnitRange:
     )
 
 
-def _is_zero(one: UnitRange) -> bool:
-    return bool((one.low == 0).all() and (one.high == 0).all())
+def _is_zero(unit_range: UnitRange) -> bool:
+    return bool((unit_range.low == 0).all() and (unit_range.high == 0).all())
 
 
-def _scaled(given: Mapping[int, UnitRange]) -> UnitRange:
+def _scaled(ranges: Mapping[int, UnitRange]) -> UnitRange:
     """The range of a norm with its gain and its bias."""
-    x, gain, bias = given[0], given.get(1, UnitRange.anything(1, STILL)), given.get(2, NOTHING)
+    x, gain, bias = ranges[0], ranges.get(1, UnitRange.anything(1, STILL)), ranges.get(2, NOTHING)
     return bias if _is_zero(x) or _is_zero(gain) else UnitRange.anything(1, int(x.motion[0]))
 
 
-def _contracted(given: Mapping[int, UnitRange]) -> UnitRange:
+def _contracted(ranges: Mapping[int, UnitRange]) -> UnitRange:
     """The range of a sum of products. With a weight it takes no value on more than a null set."""
-    a, b, bias = given[0], given.get(1, UnitRange.anything(1)), given.get(2, NOTHING)
+    a, b, bias = ranges[0], ranges.get(1, UnitRange.anything(1)), ranges.get(2, NOTHING)
     if _is_zero(a) or _is_zero(b):
         return bias
     if STILL in (a.motion[0], b.motion[0]):
@@ -194,9 +194,9 @@ def motions(axes: Axes, static: Collection[Value], norms: Mapping[Node, Norm]) -
     return of
 
 
-def _made(node: Node, treatment: str, given: Mapping[int, int]) -> int:
+def _made(node: Node, treatment: str, motions: Mapping[int, int]) -> int:
     """The motion of a node's results, from the motions of its operands."""
-    moving = [motion for motion in given.values() if motion != STILL]
+    moving = [motion for motion in motions.values() if motion != STILL]
     if "made_of" in node.attributes or treatment in ("", "opaque"):
         return VARIES
     if not moving:
@@ -204,10 +204,10 @@ def _made(node: Node, treatment: str, given: Mapping[int, int]) -> int:
     if treatment in ("add", "contract", "recurrent"):
         return MOVES if MOVES in moving else VARIES
     if treatment == "attention":
-        return given[2]
-    if treatment == "lookup" and given[0] == STILL:
+        return motions[2]
+    if treatment == "lookup" and motions[0] == STILL:
         return MOVES
     if treatment in NORMS:
-        return given[0]
-    ranges = {i: UnitRange.anything(1, motion) for i, motion in given.items()}
+        return motions[0]
+    ranges = {i: UnitRange.anything(1, motion) for i, motion in motions.items()}
     return int(image(node, ranges, NO_ROWS).motion[0])

@@ -158,9 +158,9 @@ def elementwise(line: Line) -> bool:
     )
 
 
-def _at_its_place(terms: Sequence[Term], made: Sequence[Term]) -> bool:
-    pairs = zip(reversed(terms), reversed(made), strict=False)
-    return len(terms) <= len(made) and all(a in (b, "1") for a, b in pairs)
+def _at_its_place(terms: Sequence[Term], output_terms: Sequence[Term]) -> bool:
+    pairs = zip(reversed(terms), reversed(output_terms), strict=False)
+    return len(terms) <= len(output_terms) and all(a in (b, "1") for a, b in pairs)
 
 
 def attributes(node: Node) -> tuple[tuple[str, str], ...]:

@@ -93,8 +93,8 @@ def settles(node: Node, place: int, find: Find) -> bool:
 
 def widens(node: Node) -> bool:
     """Whether a node is a cast to a type that holds every number of its operand's type."""
-    given = node.input(0)
-    return node.has(SAME) and given is not None and holds(node.outputs[0].dtype, given.dtype)
+    operand = node.input(0)
+    return node.has(SAME) and operand is not None and holds(node.outputs[0].dtype, operand.dtype)
 
 
 def _open(held: ElementFacts, same: bool) -> tuple[ElementFacts, bool]:

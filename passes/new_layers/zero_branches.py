@@ -184,10 +184,10 @@ class Branches:
         pasts = zip(past.order, past.zeroed, past.drawn, strict=True)
         for place, (source, zero, drawn) in enumerate(pasts):
             layer = run.layers[source]
-            taken, given = layer.start.dtype, held.dtype
+            taken_type, stream_type = layer.start.dtype, held.dtype
             casts = all(n.has(SAME) for n, _ in layer.start.users if n in layer.nodes)
-            if taken and given and taken != given and not casts:
-                takes = f"it takes {taken} (`{layer.start.name}`), and the stream is {given} there"
+            if taken_type and stream_type and taken_type != stream_type and not casts:
+                takes = f"it takes {taken_type} (`{layer.start.name}`), and the stream is {stream_type} there"
                 raise GrowError(Diagnostic("G314", f"layer {source} cannot be layer {place}: {takes}"))
             if not fits(value, layer.start):
                 takes = f"it takes {axes_of(layer.start)} (`{layer.start.name}`)"
@@ -323,10 +323,10 @@ class Branches:
         if value in self.carried:
             return ()
         if carried is None or carried.producer is None:
-            given = node.sources(value)
-            if not given:
+            sources = node.sources(value)
+            if not sources:
                 raise NotZeroError(node)
-            return self.all_zero(given, inside)
+            return self.all_zero(sources, inside)
         begin = carried.producer
         first = begin.inputs[begin.outputs.index(carried)]
         self.carried.add(carried)
@@ -455,11 +455,13 @@ def steps(
         value = node.required(place)
 
 
-def fits(given: Value, taken: Value) -> bool:
+def fits(replacement: Value, replaced: Value) -> bool:
     """Whether a value can replace another one: it has as many axes, and the same fixed sizes."""
-    pairs = list(zip(given.sizes or (), taken.sizes or (), strict=False))
-    both_known = given.sizes is not None and taken.sizes is not None
-    return not both_known or (given.rank == taken.rank and all(a == b or len(set(b)) > 1 for a, b in pairs))
+    pairs = list(zip(replacement.sizes or (), replaced.sizes or (), strict=False))
+    both_known = replacement.sizes is not None and replaced.sizes is not None
+    return not both_known or (
+        replacement.rank == replaced.rank and all(a == b or len(set(b)) > 1 for a, b in pairs)
+    )
 
 
 def axes_of(value: Value) -> str:

@@ -253,11 +253,11 @@ def _projections(flow: AxisQueries, attention: Attention, operand: OperandPlace)
     return [one for one in projections if not attention_atoms.isdisjoint(atoms_of(flow.made(one)))]
 
 
-def _order(made: Sequence[Space], attention: Attention) -> str:
+def _order(spaces: Sequence[Space], attention: Attention) -> str:
     """The place of the axis of parts in a projection's result: in front of heads, behind them, or last."""
     heads = {*atoms_of(attention.heads)}
     depths = {*atoms_of(s for depth in attention.depths for s in depth)}
-    bearing = next((s for s in made if not (heads | depths).isdisjoint(leaves(s))), None)
+    bearing = next((s for s in spaces if not (heads | depths).isdisjoint(leaves(s))), None)
     leading: set[Space] = set()
     for factor in [] if bearing is None else factors(bearing):
         if factor not in heads | depths:

@@ -127,10 +127,10 @@ class Activations:
             if place not in self.of_atom[atom]:
                 self.of_atom[atom].append(place)
 
-    def tables(self, found: Sequence[Floats]) -> Tables:
+    def tables(self, measured: Sequence[Floats]) -> Tables:
         """The measured values of each reading, as scores of its atoms."""
         tables = []
-        for reading, values in zip(self.readings, found, strict=False):
+        for reading, values in zip(self.readings, measured, strict=False):
             sizes = [atom.size[0] for atom in reading.grouped]
             tables.append(Table(reading.spaces(self.axes), values.reshape(sizes) if sizes else values))
         return {atom: [tables[k] for k in places] for atom, places in self.of_atom.items()}

@@ -93,9 +93,9 @@ class Magnitudes:
     def _squares(self, use: Value, kept: tuple[int, ...]) -> Floats:
         if (use, kept) not in self.sums:
             assert use.weight is not None
-            asked = [kept, *((axis,) for axis in range(min(use.rank, FIRST)) if (axis,) != kept)]
-            all_sums = squares(use.weight.reader(), use.weight.shape, asked)
-            self.sums |= {(use, some): sums for some, sums in zip(asked, all_sums, strict=True)}
+            axis_sets = [kept, *((axis,) for axis in range(min(use.rank, FIRST)) if (axis,) != kept)]
+            all_sums = squares(use.weight.reader(), use.weight.shape, axis_sets)
+            self.sums |= {(use, some): sums for some, sums in zip(axis_sets, all_sums, strict=True)}
         return self.sums[use, kept]
 
     def _statistics(self) -> set[Value]:

@@ -31,13 +31,13 @@ By = ast.Subclone | ast.Reorder
 class Rankings:
     """Scores of units after earlier statements, computed on the source.
 
-    made: the map of each space that changed.
+    maps: the map of each space that changed.
     """
 
     magnitudes: Magnitudes
-    made: dict[Space, IndexMap] = field(default_factory=dict)
+    maps: dict[Space, IndexMap] = field(default_factory=dict)
     means: dict[Space, Floats] = field(default_factory=dict)
-    """For spaces whose units became means, from which `made` continues: the weights of the source's units in
+    """For spaces whose units became means, from which `maps` continues: the weights of the source's units in
     each mean.
     """
     found: Callable[[By | None], MeasuredScores | None] = lambda by: None
@@ -78,8 +78,8 @@ class Rankings:
         rule = RANKINGS[by.ranking.name]
         count = int(np.prod([u.size[0] for u in units], dtype=np.int64)) if of_source else self.count(units)
 
-        def moved(found: Floats) -> Floats:
-            return found if of_source else self._moved(found, units)
+        def moved(scores: Floats) -> Floats:
+            return scores if of_source else self._moved(scores, units)
 
         assert rule.scores is not None
         return rule.scores(
@@ -91,15 +91,15 @@ class Rankings:
             )
         )
 
-    def _moved(self, found: Floats, units: Sequence[Space]) -> Floats:
+    def _moved(self, scores: Floats, units: Sequence[Space]) -> Floats:
         """The scores of a product's current units, from those of the source's units."""
         for k, atom in enumerate(map(find, units)):
             outer = [self.count([u]) for u in units[:k]]
             if (means := self.means.get(atom)) is not None:
-                found = _along(outer, means, found)
-            if (unit_map := self.made.get(atom)) is not None:
-                found = _followed(found, unit_map, outer)
-        return found
+                scores = _along(outer, means, scores)
+            if (unit_map := self.maps.get(atom)) is not None:
+                scores = _followed(scores, unit_map, outer)
+        return scores
 
     def _measured(self, by: By, units: Sequence[Space]) -> Floats:
         """The scores of the source's units. Raises GrowError (G313) if they have none."""
@@ -116,7 +116,7 @@ class Rankings:
         measured = self.found(by if RANKINGS[by.ranking.name].measured else None)
         importance = None if measured is None else measured.importance([space])
         key = find(space)
-        if importance is None or key in self.made or key in self.means or not importance.sum():
+        if importance is None or key in self.maps or key in self.means or not importance.sum():
             return None
         return float(1 - importance[np.unique(step.index)].sum() / importance.sum())
 
@@ -125,7 +125,7 @@ class Rankings:
         return int(np.prod([self._count(find(u)) for u in units], dtype=np.int64))
 
     def _count(self, atom: Space) -> int:
-        unit_map, means = self.made.get(atom), self.means.get(atom)
+        unit_map, means = self.maps.get(atom), self.means.get(atom)
         if unit_map is not None:
             return unit_map.size
         return atom.size[0] if means is None else len(means)
@@ -142,18 +142,18 @@ class Rankings:
 
     def copy(self) -> Rankings:
         """A copy of the current state."""
-        return replace(self, made=dict(self.made), means=dict(self.means))
+        return replace(self, maps=dict(self.maps), means=dict(self.means))
 
     def follow(self, space: Space, step: IndexMap) -> None:
         """Record that a statement mapped a space."""
         key = find(space)
-        self.made[key] = step.after(self.made[key]) if key in self.made else step
+        self.maps[key] = step.after(self.maps[key]) if key in self.maps else step
 
     def since_source(self) -> dict[Space, IndexMap]:
         """The map of every changed space since the source; units that are means of several are marked as
         junk.
         """
-        maps = dict(self.made)
+        maps = dict(self.maps)
         for atom, means in self.means.items():
             merged = (means != 0).sum(axis=1) != 1
             base = IndexMap.of(means.shape[1], means.argmax(axis=1), junk=merged)
@@ -166,7 +166,7 @@ class Rankings:
         step: the weights of the previous units in each mean, one row a mean.
         """
         atom = find(space)
-        unit_map, means = self.made.pop(atom, None), self.means.get(atom)
+        unit_map, means = self.maps.pop(atom, None), self.means.get(atom)
         for earlier in (None if unit_map is None else np.nan_to_num(unit_map.matrix()), means):
             step = step if earlier is None else step @ earlier
         self.means[atom] = step
@@ -178,12 +178,12 @@ def _along(outer: Sequence[int], step: Floats, scores: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ajb->aib", step, table)).reshape(-1)
 
 
-def _followed(scores: Floats, made: IndexMap, outer: Sequence[int]) -> Floats:
+def _followed(scores: Floats, unit_map: IndexMap, outer: Sequence[int]) -> Floats:
     """The scores of the units that a map makes, along one factor of a product."""
-    table = scores.reshape(int(np.prod(outer, dtype=np.int64)), made.source, -1)
-    index = np.maximum(made.index, 0)
-    moved = np.where(made.copies[None, :, None], table[:, index], 0.0)
-    return np.asarray(moved + made.mean[None, :, None] * table.mean(axis=1, keepdims=True)).reshape(-1)
+    table = scores.reshape(int(np.prod(outer, dtype=np.int64)), unit_map.source, -1)
+    index = np.maximum(unit_map.index, 0)
+    moved = np.where(unit_map.copies[None, :, None], table[:, index], 0.0)
+    return np.asarray(moved + unit_map.mean[None, :, None] * table.mean(axis=1, keepdims=True)).reshape(-1)
 
 
 def kept_units(ranking: ast.Ranking, count: int, size: int) -> Ints:

@@ -94,23 +94,23 @@ def _summands(axes: Axes, instance: LineInstance, gone: Space) -> Iterator[tuple
     other as its share.
     """
     node, output_spaces = instance.node, [find(s) for s in axes.of(instance.node.outputs[0])]
-    given = [v for v in node.inputs[:2] if v is not None]
-    if gone in output_spaces or not given:
+    operands = [v for v in node.inputs[:2] if v is not None]
+    if gone in output_spaces or not operands:
         return
     if instance.line.treatment in SUMS:
-        yield given[0], None
-    elif instance.line.treatment == "contract" and len(given) == 2 and not any(v.weight for v in given):
-        bearing = [v for v in given if gone in [find(s) for s in axes.of(v)]]
+        yield operands[0], None
+    elif instance.line.treatment == "contract" and len(operands) == 2 and not any(v.weight for v in operands):
+        bearing = [v for v in operands if gone in [find(s) for s in axes.of(v)]]
         if len(bearing) == 2:
             yield from ((bearing[0], bearing[1]), (bearing[1], bearing[0]))
 
 
-def _places(axes: Axes, value: Value, wanted: Sequence[Space]) -> list[int] | None:
+def _places(axes: Axes, value: Value, bearers: Sequence[Space]) -> list[int] | None:
     """The axes of spaces in a tensor; None unless all occur once, in this order."""
     spaces = [find(s) for s in axes.of(value)]
-    if any(spaces.count(space) != 1 for space in wanted):
+    if any(spaces.count(space) != 1 for space in bearers):
         return None
-    places = [spaces.index(space) for space in wanted]
+    places = [spaces.index(space) for space in bearers]
     return places if places == sorted(places) else None
 
 

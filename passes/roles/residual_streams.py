@@ -211,23 +211,25 @@ def _inner(
         if not hidden or any(s in on_stream or s in branches for s in outs):
             read_into_stream |= {find(p) for s in ins for p in segments(s)}
     tables = set(_of_tables(flow))
-    wanted = [s for s in made_on_stream if s in read_into_stream and s not in on_stream and s not in tables]
+    candidates = [
+        s for s in made_on_stream if s in read_into_stream and s not in on_stream and s not in tables
+    ]
     inside = set(atoms_of(hidden))
-    wanted = [s for s in wanted if not all(x in inside for x in leaves(s))]
-    wanted = [s for s in wanted if not any(x in taken for x in leaves(s))]
-    sources = list(_sources(flow, set(wanted), on_stream))
-    mixed = set(_mixed(flow, set(atoms_of((*wanted, *(s for _, s in sources))))))
+    candidates = [s for s in candidates if not all(x in inside for x in leaves(s))]
+    candidates = [s for s in candidates if not any(x in taken for x in leaves(s))]
+    sources = list(_sources(flow, set(candidates), on_stream))
+    mixed = set(_mixed(flow, set(atoms_of((*candidates, *(s for _, s in sources))))))
     gated = {made_on_stream for made_on_stream, source in sources if all(x in mixed for x in leaves(source))}
-    plain = [s for s in wanted if s not in gated and not all(x in mixed for x in leaves(s))]
-    return plain or [s for s in wanted if s not in convolved]
+    plain = [s for s in candidates if s not in gated and not all(x in mixed for x in leaves(s))]
+    return plain or [s for s in candidates if s not in convolved]
 
 
 def _sources(
-    flow: AxisQueries, wanted: Collection[Space], streams: Collection[Space]
+    flow: AxisQueries, candidates: Collection[Space], streams: Collection[Space]
 ) -> Iterator[tuple[Space, Space]]:
     """Yield (made space, space that it is made from) for products that read no stream."""
     for instance in flow.maps:
-        ours = [s for s in flow.made(instance) if s in wanted]
+        ours = [s for s in flow.made(instance) if s in candidates]
         ins = flow.read(instance)
         if ours and not any(s in streams for s in ins):
             yield from ((made_space, source) for made_space in ours for source in ins)

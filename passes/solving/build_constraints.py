@@ -109,16 +109,16 @@ def bind(
         return
     links.visited.update(variables)
     atoms = [links.atoms[v] for v in variables]
-    wanted = [(name, list(leaves(instance.spaces[name]))) for name in labels(term)]
-    if [x for _, xs in wanted for x in xs] == atoms:
+    spaces_by_label = [(name, list(leaves(instance.spaces[name]))) for name in labels(term)]
+    if [x for _, xs in spaces_by_label for x in xs] == atoms:
         start = 0
-        for name, xs in wanted:
+        for name, xs in spaces_by_label:
             yield name, variables[start : start + len(xs)]
             start += len(xs)
     else:  # a leading factor that only counts equal segments: the segments share the variables
         for v, atom in zip(variables, atoms, strict=True):
             links.join(variables[atoms.index(atom)], v)
-        for name, xs in wanted:
+        for name, xs in spaces_by_label:
             yield name, [variables[atoms.index(x)] for x in xs if x in atoms]
 
 

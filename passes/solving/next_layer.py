@@ -116,18 +116,18 @@ def _reader(use: Value) -> tuple[str, int]:
 
 
 def from_next_layer(
-    made: Steps, before: Steps, stage: Stage, following: NextLayers
+    after: Steps, before: Steps, stage: Stage, following: NextLayers
 ) -> dict[Value, list[AxisStep]]:
     """The steps of a statement with `from next layer`."""
     verbs = ("makes",) if stage.axis == "hidden" else ("makes", "scales")
     steps_by_use: dict[Value, list[AxisStep]] = {}
-    for use, steps in made.items():
+    for use, steps in after.items():
         other = following.of(use)
         steps_by_use[use] = list(steps)
         if other is None or other is use or (stage.axis == "hidden" and use in following.of_norms):
             continue
-        theirs = made.get(other, ())
-        if any(shape_after(use, one) != shape_after(other, one) for one in (before, made)) or len(
+        theirs = after.get(other, ())
+        if any(shape_after(use, one) != shape_after(other, one) for one in (before, after)) or len(
             theirs
         ) < len(steps):
             continue

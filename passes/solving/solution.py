@@ -131,8 +131,8 @@ class Solving:
         request = self.request(var)
         unpaired = root in self.classes.contracted and not state.pairs_with(state)
         weighted = request is None or request.entries.reading is not Entry.RESCALED
-        wanted = unpaired or (weighted and root in self.classes.rms and state.rms_norm() is None)
-        return state.isometric() if wanted and not self.stage.options.plain else state
+        weighs_copies = unpaired or (weighted and root in self.classes.rms and state.rms_norm() is None)
+        return state.isometric() if weighs_copies and not self.stage.options.plain else state
 
     def is_free(self, var: Var) -> bool:
         """Whether a class has only weights, and nothing has determined their state yet."""

@@ -132,9 +132,9 @@ class _Statements:
         for place, state in solution.outputs.items():
             self.outgoing.follow(place, state)
 
-    def extend(self, made: Mapping[Value, Sequence[AxisStep]]) -> None:
+    def extend(self, steps_by_use: Mapping[Value, Sequence[AxisStep]]) -> None:
         """Add the steps of one more statement."""
-        for use, steps in made.items():
+        for use, steps in steps_by_use.items():
             self.steps[use] += steps
 
     def scale_eps(self, solution: Solution) -> None:

@@ -17,11 +17,11 @@ REDUCTIONS = frozenset({"mean", "sum", "extreme", "fold", "fold squares"})
 """Treatments that reduce a whole axis. They also act on the axes that stay."""
 
 
-def _join_all(links: Links, node: Node, variables: Sequence[Var], made: Sequence[Var]) -> None:
+def _join_all(links: Links, node: Node, variables: Sequence[Var], made_variables: Sequence[Var]) -> None:
     for v in variables[1:]:
         links.join(variables[0], v)
-    if made:
-        links.links.append(Link("make", node, (), tuple(made)))
+    if made_variables:
+        links.links.append(Link("make", node, (), tuple(made_variables)))
 
 
 def _layout(links: Links, at: LineInstance, ins: dict[int, Var], outs: list[Var]) -> None:

@@ -107,10 +107,10 @@ class _Finite:
         units: Bools = state.copies | ((state.mean != 0) & (self.of(var).motion != STILL))
         return np.logical_or(units, self.between.get(var, False))
 
-    def made(self, flow: Flow, given: dict[int, UnitRange]) -> UnitRange | None:
+    def made(self, flow: Flow, operand_ranges: dict[int, UnitRange]) -> UnitRange | None:
         """The range of results of weights, and of norms over other axes; None for elementwise operators."""
         owners = [self.solution.links.owner[v] for i, v in flow.sources.items() if i < 2]
-        first = next(iter(given.values()))
+        first = next(iter(operand_ranges.values()))
         if flow.bare is not None:
             return UnitRange.anything(len(first.low)).bad(first.wild | first.flat(centred=flow.bare.centred))
         if flow.treatment == "contract" and len(owners) == 1 and owners[0] in self.carriers:
@@ -135,15 +135,15 @@ class _Finite:
         self.gaps.append(Gap.at(node, cause, REMEDY))
 
 
-def _averaged(made: UnitRange, weight: Weight, state: IndexMap) -> UnitRange:
+def _averaged(result_range: UnitRange, weight: Weight, state: IndexMap) -> UnitRange:
     """The range where rows of a stored vector are means of all its elements, or of some.
 
     Symmetry may make a mean of some elements zero.
     """
     stored, rows = wide(weight.read()).real.reshape(-1), state.mean != 0
     if len(stored) == state.source:
-        return made.put(rows, stored.mean() * state.mean, stored.mean() * state.mean, STILL)
-    return made.put(rows, stored.min() * state.mean, stored.max() * state.mean, VARIES)
+        return result_range.put(rows, stored.mean() * state.mean, stored.mean() * state.mean, STILL)
+    return result_range.put(rows, stored.min() * state.mean, stored.max() * state.mean, VARIES)
 
 
 def _beside_zero(units: UnitRange) -> Bools:

@@ -195,9 +195,9 @@ def made_here(c: Request) -> set[Space]:
     return {find(c.axes.of(use)[order.axis]) for use, order in orders if order is not None}
 
 
-def gaps(found: Sequence[Stacked]) -> Iterator[Gap]:
+def gaps(stacks: Sequence[Stacked]) -> Iterator[Gap]:
     """Where experts differ, the router's choice decides what the model computes."""
-    for one in found:
+    for one in stacks:
         if not one.mark.router:
             continue
         if one.statement.noise:

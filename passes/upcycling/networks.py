@@ -20,13 +20,13 @@ from growc.recipe.layer_orders import Depth
 from growc.resolve.bound import Bound
 
 
-def mixtures(c: Analysis, asked: Sequence[Bound]) -> list[Mixture]:
+def mixtures(c: Analysis, bounds: Sequence[Bound]) -> list[Mixture]:
     """The mixtures that statements make of networks. Raises GrowError (G302, G304, G307)."""
-    if not asked:
+    if not bounds:
         return []
     experts = [space for axis in c.roles.axes.get("experts", ()) for space in axis.spaces]
     networks, mixtures_in_order, taken = Networks(c.axes, experts), list[Mixture](), dict[Value, Bound]()
-    for bound in asked:
+    for bound in bounds:
         statement = bound.statement
         assert isinstance(statement, ast.Upcycle)
         in_order(bound, c.statements)

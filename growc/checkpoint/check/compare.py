@@ -112,9 +112,9 @@ class CompareCases:
         return _drawn(before, self.source, self.result, self.ports)
 
 
-def _joined(found: Sequence[Comparison | None]) -> Comparison:
+def _joined(comparisons: Sequence[Comparison | None]) -> Comparison:
     """The comparisons of all processes, joined."""
-    first, *others = (comparison for comparison in found if comparison is not None)
+    first, *others = (comparison for comparison in comparisons if comparison is not None)
     for other in others:
         first.join(other)
     return first
@@ -171,11 +171,11 @@ def _read(path: Path, source: Path) -> list[ForwardArguments]:
     """The case in a file: an array for every argument of drawn inputs, if these are known."""
     arrays = {name: to_torch(array) for name, array in named_arrays(path).items()}
     module = build(config_of(source))
-    wanted = _known(module)
-    absent = [n for n, value in wanted.items() if isinstance(value, torch.Tensor) and n not in arrays]
+    inputs = _known(module)
+    absent = [n for n, value in inputs.items() if isinstance(value, torch.Tensor) and n not in arrays]
     if "input_ids" not in arrays and absent:
         message = f"`{path}` lacks inputs of the model"
-        raise GrowError(Diagnostic("G403", message, notes=(f"inputs: {', '.join(wanted)}",)))
+        raise GrowError(Diagnostic("G403", message, notes=(f"inputs: {', '.join(inputs)}",)))
     return [arrays | without_cache(module, kwargs=arrays)]
 
 
@@ -197,16 +197,16 @@ def _moved(value: Any, maps: Sequence[Any]) -> Any:
 
 
 def _add_rounding(
-    found: Rounding, other: Loaded, cases: Sequence[ForwardArguments], expected: Sequence[Any]
+    rounding: Rounding, other: Loaded, cases: Sequence[ForwardArguments], expected: Sequence[Any]
 ) -> None:
     """Add to the rounding how the source, run in another way, differs from itself."""
     for case, outputs in zip(cases, expected, strict=True):
         try:
             repeated = other.run(case)
         except RuntimeError as error:
-            found.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
+            rounding.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
             break
-        found.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in repeated.items()})
+        rounding.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in repeated.items()})
 
 
 def _exported(

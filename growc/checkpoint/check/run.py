@@ -64,10 +64,10 @@ class Streaming(TorchFunctionMode):
         args, named = tree_map(self._read, (args, dict(kwargs or {})))
         return func(*args, **named)
 
-    def _read(self, given: object) -> object:
-        name = self._names.get(given) if isinstance(given, torch.Tensor) else None
+    def _read(self, value: object) -> object:
+        name = self._names.get(value) if isinstance(value, torch.Tensor) else None
         if name is None:
-            return given
+            return value
         return self._typed(to_torch(self._opened.read(name)))
 
 

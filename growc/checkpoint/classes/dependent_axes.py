@@ -24,21 +24,21 @@ Led = tuple[Bound, Bound]
 """A new statement, and the statement that it follows."""
 
 
-def following(found: Unsolved, axes: StoredAxes) -> list[Led]:
+def following(unsolved: Unsolved, axes: StoredAxes) -> list[Led]:
     """Statements for axes that the plan leaves unchanged and the class changes.
 
     If such axes have a role, only one role is resized at first, since others may follow it. Otherwise all
     axes that are spaces of their own are resized.
     """
-    if not found.follows:
+    if not unsolved.follows:
         return []
     number = max((bound.number for bound in axes.c.statements), default=0)
     roles: dict[str, Led] = {}
     plain: dict[Space, Led] = {}
     parts: dict[Space, set[Space]] = {}
     alike: dict[Space, tuple[int, Fraction]] = {}
-    for name, axis, planned, class_size in found.sizes:
-        leader = _leader(found, axes, (name, axis), class_size > planned)
+    for name, axis, planned, class_size in unsolved.sizes:
+        leader = _leader(unsolved, axes, (name, axis), class_size > planned)
         space = axes.at((name, axis))
         if leader is None or space is None or space in plain:
             continue
@@ -76,10 +76,10 @@ def _once(
     return [led for key, led in plain.items() if key in sums | alone]
 
 
-def _leader(found: Unsolved, axes: StoredAxes, place: StoredAxis, grows: bool) -> Bound | None:
+def _leader(unsolved: Unsolved, axes: StoredAxes, place: StoredAxis, grows: bool) -> Bound | None:
     """The statement that resizes most of the axes that the same fields of the config resize."""
     kind = Widen if grows else Subclone
-    resizing = (axes.resized(lead) for lead in found.leads.get(place, ()))
+    resizing = (axes.resized(lead) for lead in unsolved.leads.get(place, ()))
     counts = Counter(b.number for b in resizing if b is not None and isinstance(b.statement, kind))
     if not counts:
         return None

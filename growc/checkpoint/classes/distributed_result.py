@@ -114,10 +114,10 @@ def _require_no_copy(grown: GrownWeights[CheckpointOnDisk], saved: Distributed, 
         raise GrowError(Diagnostic("G310", message, help=remedy))
 
 
-def _numbered(one: SavedOptimizer, carried: Carried, kind: str, name: str, word: str) -> KeyPath:
+def _numbered(optimizer: SavedOptimizer, carried: Carried, kind: str, name: str, word: str) -> KeyPath:
     """The key path of a parameter's state in an optimizer that numbers its parameters."""
     names = [n for group in carried.names for n in group]
-    return one.path(kind, str(names.index(name)), word)
+    return optimizer.path(kind, str(names.index(name)), word)
 
 
 def _stored(tensor: Readable) -> Rows:
@@ -144,28 +144,28 @@ def optimizers_of(grown: GrownWeights[CheckpointOnDisk]) -> list[SavedOptimizer]
     return optimizers_in(saved, grown.source.module) if saved else []
 
 
-def _add_settings(found: Contents, one: SavedOptimizer, carried: Carried) -> None:
+def _add_settings(contents: Contents, optimizer: SavedOptimizer, carried: Carried) -> None:
     """Add the groups of an optimizer, each with its parameters."""
-    listed = groups_as_saved(one, carried.names)
-    for owner, names, members in zip(one.settings, carried.names, listed, strict=True):
-        for place in names if one.flat else (int(owner),):
-            for word, key in one.settings[owner].items():
-                path = one.path(GROUPS, place, word)
+    listed = groups_as_saved(optimizer, carried.names)
+    for owner, names, members in zip(optimizer.settings, carried.names, listed, strict=True):
+        for place in names if optimizer.flat else (int(owner),):
+            for word, key in optimizer.settings[owner].items():
+                path = optimizer.path(GROUPS, place, word)
                 if word in (PARAMETERS, NAMES):
-                    found.add_value(path, saved_bytes(members if word == PARAMETERS else list(names)))
+                    contents.add_value(path, saved_bytes(members if word == PARAMETERS else list(names)))
                 else:
-                    found.add_copy(path, one.saved, key)
+                    contents.add_copy(path, optimizer.saved, key)
 
 
-def _add_groups(found: Contents, carried: Carried) -> None:
+def _add_groups(contents: Contents, carried: Carried) -> None:
     for number, (group, names) in enumerate(zip(carried.state[GROUPS], carried.names, strict=True)):
         for word, value in {**group, PARAMETERS: list(names)}.items():
             if word != NAMES:
-                found.add_value((*OPTIMIZER, GROUPS, number, word), saved_bytes(value))
+                contents.add_value((*OPTIMIZER, GROUPS, number, word), saved_bytes(value))
 
 
 def _add_state(
-    found: Contents, carried: Carried, path: Callable[..., KeyPath], shapes: Mapping[str, tuple[int, ...]]
+    contents: Contents, carried: Carried, path: Callable[..., KeyPath], shapes: Mapping[str, tuple[int, ...]]
 ) -> None:
     """Add the state of each parameter. Fresh state is zeros, since loading asks for all entries."""
     entries = carried.state[STATE]
@@ -178,16 +178,16 @@ def _add_state(
             place = path(STATE, name, word)
             if isinstance(value, ComputedState) and fresh:
                 entry = replace(value.entry, shape=shapes[name])
-                found.add(place, entry, partial(_zeros, entry))
+                contents.add(place, entry, partial(_zeros, entry))
             elif isinstance(value, ComputedState):
-                found.add(place, value.entry, value.rows)
+                contents.add(place, value.entry, value.rows)
             elif isinstance(value, StoredState):  # state of unknown kind, of a weight that stays
-                found.add_copy(place, value.saved, value.key)
+                contents.add_copy(place, value.saved, value.key)
             elif isinstance(value, Tensor):
                 stored_value = torch.zeros_like(value) if fresh else value
-                found.add(place, entry_of("", stored_value), partial(stored, to_numpy(stored_value)))
+                contents.add(place, entry_of("", stored_value), partial(stored, to_numpy(stored_value)))
             else:
-                found.add_value(place, saved_bytes(0 if fresh and word in KEPT else value))
+                contents.add_value(place, saved_bytes(0 if fresh and word in KEPT else value))
 
 
 def _zeros(entry: HeaderEntry) -> Rows:

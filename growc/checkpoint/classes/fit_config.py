@@ -86,18 +86,18 @@ class FittingModel(ClassModel):
         )
 
 
-def fit_config(given: Result) -> Result:
+def fit_config(compilation: Result) -> Result:
     """The compilation with the class of its result, and with the plans of the weights in that class.
 
     An axis that only the class ties to another axis follows it. If the class has a fixed number of parts with
     one head in each, these parts get more heads. Raises GrowError (G308, G318, G319) if no config of the
     class holds the plan.
     """
-    model = class_model(given)
+    model = class_model(compilation)
     try:
-        outcome = _fitting(given)
+        outcome = _fitting(compilation)
         if isinstance(outcome, Unsolved):
-            raise _refused(given, outcome, StoredAxes.of(given))
+            raise _refused(compilation, outcome, StoredAxes.of(compilation))
     finally:
         model.tried.clear()
     c, answer, target, notes = outcome
@@ -114,7 +114,7 @@ def fit_config(given: Result) -> Result:
         bytes_to_write=written,
         notes=(*c.plan.notes, *notes, *idle, *unread_notes(grown), *filter(None, [source.remark])),
     )
-    return ClassResult(**vars(c) | {"plan": plan, "after": given.after}, grown=grown)
+    return ClassResult(**vars(c) | {"plan": plan, "after": compilation.after}, grown=grown)
 
 
 def _fitting(c: Result) -> Followed | Unsolved:
@@ -182,8 +182,8 @@ def _refused(c: Result, answer: Unsolved, axes: StoredAxes) -> GrowError:
     copies = Counter(origin for origin, name in stored if name.startswith(f"{origin}."))
     repeated = {name: count + 1 for name, count in copies.items()}
     verbs = frozenset(type(bound.statement).__name__.lower() for bound in c.statements)
-    asked = PlannedSizes(verbs, axes.named, shapes_of(module), lambda more: _works(c, more))
-    return GrowError(refusal(kind, answer, asked, repeated))
+    planned_sizes = PlannedSizes(verbs, axes.named, shapes_of(module), lambda more: _works(c, more))
+    return GrowError(refusal(kind, answer, planned_sizes, repeated))
 
 
 def _works(c: Result, more: Sequence[str]) -> bool:

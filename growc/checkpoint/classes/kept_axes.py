@@ -20,15 +20,15 @@ FEW = 4
 """If more runs of layers than these may change, none is tried alone as the one the class cannot follow."""
 
 
-def kept(found: Unsolved, axes: StoredAxes) -> Kept:
+def kept(unsolved: Unsolved, axes: StoredAxes) -> Kept:
     """The axes and layers that stay: those that stayed before, and axes that the plan changes and this config
     does not.
 
     If there are no such axes, runs of layers stay: with wrong sizes, a config may not read all its layers
     yet.
     """
-    before, mine = axes.c.kept, _axes(found, axes)
-    runs = before.runs if mine else before.runs.union(_runs(found, axes.c))
+    before, mine = axes.c.kept, _axes(unsolved, axes)
+    runs = before.runs if mine else before.runs.union(_runs(unsolved, axes.c))
     return Kept(before.axes.union(mine), runs, _cause(axes.c))
 
 
@@ -47,14 +47,14 @@ def _cause(c: Result) -> str:
     return f"no config of `{type(class_model(c).class_weights.module).__name__}` was found that changes these"
 
 
-def _axes(found: Unsolved, axes: StoredAxes) -> list[StoredAxis]:
+def _axes(unsolved: Unsolved, axes: StoredAxes) -> list[StoredAxis]:
     """Axes of one space each if there are any, since an axis over several spaces may differ by one of them
     only.
     """
     plans = {weight.name: weight for weight in axes.c.plan.weights}
     places = [
         (axes.first(name), axis)
-        for name, axis, planned, class_size in found.sizes
+        for name, axis, planned, class_size in unsolved.sizes
         if name in plans and planned != class_size == plans[name].before[axis]
     ]
     single_space = [
@@ -63,10 +63,10 @@ def _axes(found: Unsolved, axes: StoredAxes) -> list[StoredAxis]:
     return single_space or places
 
 
-def _runs(found: Unsolved, c: Result) -> Iterator[int]:
+def _runs(unsolved: Unsolved, c: Result) -> Iterator[int]:
     """Runs of layers with tensors that only the plan has, or only the class."""
     origins = {weight.name: weight.copy_of or weight.source for weight in c.plan.weights}
-    names = {origins.get(name, name) for name in found.names}
+    names = {origins.get(name, name) for name in unsolved.names}
     for number, run in enumerate(c.edited.layers.runs):
         if not names.isdisjoint(run.tensors):
             yield number

@@ -25,13 +25,13 @@ SHOWN = 5
 """An error names at most so many problems."""
 
 
-def filled(module: nn.Module, given: TensorsOrFile) -> nn.Module:
+def filled(module: nn.Module, weights: TensorsOrFile) -> nn.Module:
     """A copy of the module with these weights; the given module stays unchanged.
 
     Raises GrowError. G309, G310: the file cannot be read. G322: names or sizes differ from the module's, or
     the module is on meta and only its class knows a value.
     """
-    state = read_state(given)
+    state = read_state(weights)
     tied = same_tensors(module)
     module_state = module.state_dict(keep_vars=True)
     lacking = (names for names in tied if not any(name in state for name in names))

@@ -49,8 +49,8 @@ class Distributed:
         """The path under which the tensors of these names are stored. Raises GrowError (G310) unless there is
         just one.
         """
-        place, wanted = self.folder / METADATA, set(names)
-        counts = Counter(self.paths[key][:-1] for key in self.tensors if self.paths[key][-1] in wanted)
+        place, name_set = self.folder / METADATA, set(names)
+        counts = Counter(self.paths[key][:-1] for key in self.tensors if self.paths[key][-1] in name_set)
         best = [prefix for prefix, count in counts.items() if count == max(counts.values())]
         if len(best) == 1:
             return best[0]

@@ -69,8 +69,8 @@ class _Plain(pickle.Unpickler):
         raise ValueError(f"it holds code (`{module}.{name}`), and growc runs none")
 
 
-def _taken(name: str, *given: object) -> object:
-    return PLAIN[name](*given)
+def _taken(name: str, *arguments: object) -> object:
+    return PLAIN[name](*arguments)
 
 
 class _Holder:
@@ -143,16 +143,16 @@ def _stretches(
 
 
 def _cut(
-    key: str, said: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], ByteRange]
+    key: str, metadata: _Tensor, stored: Mapping[tuple[str, tuple[int, ...] | None], ByteRange]
 ) -> SplitTensor:
     """A tensor whose pieces hold each of its elements exactly once. Raises TypeError or ValueError
     otherwise.
     """
-    properties, shape = said.properties, tuple(map(int, said.size))
+    properties, shape = metadata.properties, tuple(map(int, metadata.size))
     dtype = next(iter(getattr(properties, "fields", ())), None) or getattr(properties, "dtype", None)
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"`{key}` has no type of elements")
-    places = {tuple(map(int, chunk.offsets)): tuple(map(int, chunk.sizes)) for chunk in said.chunks}
+    places = {tuple(map(int, chunk.offsets)): tuple(map(int, chunk.sizes)) for chunk in metadata.chunks}
     pieces = []
     for offsets, sizes in places.items():
         stretch = stored.get((key, offsets)) or stored[key, None]

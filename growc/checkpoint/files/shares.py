@@ -75,7 +75,7 @@ class WrittenPieces:
 
     folder: Path
     rank: int
-    found: dict[RowRange, str] = field(default_factory=dict)
+    digests: dict[RowRange, str] = field(default_factory=dict)
     new: list[tuple[RowRange, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,11 +83,11 @@ class WrittenPieces:
             for line in path.read_text(encoding="utf-8").splitlines():
                 with suppress(ValueError):  # a line may be incomplete
                     *piece, digest = json.loads(line)
-                    self.found[tuple(piece)] = digest
+                    self.digests[tuple(piece)] = digest
 
     def has(self, piece: RowRange, place: TensorPlace) -> bool:
         """Whether some rows are in a file as they were written."""
-        return piece in self.found and self.found[piece] == _digest(place, range(*piece[1:]))
+        return piece in self.digests and self.digests[piece] == _digest(place, range(*piece[1:]))
 
     def write_down(self) -> None:
         """Record the new pieces. They must be on disk."""

@@ -31,7 +31,7 @@ TensorsOrFile = str | Path | Mapping[str, object]
 """A `.safetensors` file, or tensors or arrays by name."""
 
 
-def read_state(given: TensorsOrFile) -> dict[str, Callable[[], Tensor]]:
+def read_state(tensors_or_file: TensorsOrFile) -> dict[str, Callable[[], Tensor]]:
     """A function that reads each tensor of a state dict. Raises GrowError (G309, G310) if a file cannot be
     read.
     """
@@ -39,14 +39,17 @@ def read_state(given: TensorsOrFile) -> dict[str, Callable[[], Tensor]]:
 
     from growc.dialects.torch.operators.arrays import to_torch
 
-    if isinstance(given, Mapping):
-        named = {n: t if isinstance(t, torch.Tensor) else to_torch(np.asarray(t)) for n, t in given.items()}
+    if isinstance(tensors_or_file, Mapping):
+        named = {
+            n: t if isinstance(t, torch.Tensor) else to_torch(np.asarray(t))
+            for n, t in tensors_or_file.items()
+        }
         return {name: tensor.detach for name, tensor in named.items()}
-    with parsing_foreign_file(Path(given), "a state dict"):
-        stored, _ = read_header(Path(given))
+    with parsing_foreign_file(Path(tensors_or_file), "a state dict"):
+        stored, _ = read_header(Path(tensors_or_file))
 
-    def reading(one: Readable) -> Callable[[], Tensor]:
-        return lambda: to_torch(one.read())
+    def reading(readable: Readable) -> Callable[[], Tensor]:
+        return lambda: to_torch(readable.read())
 
     return {name: reading(one) for name, one in stored.items()}
 

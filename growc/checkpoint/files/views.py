@@ -71,15 +71,15 @@ class View:
 
 
 def views(
-    made: Mapping[str, torch.Tensor], wholes: Mapping[str, torch.Tensor]
+    results: Mapping[str, torch.Tensor], wholes: Mapping[str, torch.Tensor]
 ) -> dict[str, list[View]] | None:
     """For each of some tensors, its parts among the results; None if these do not cover it.
 
-    made: the results of a conversion. wholes: the tensors that went in. None of them has data.
+    results: those of a conversion. wholes: the tensors that went in. None of them has data.
     """
     names = {tensor.untyped_storage()._cdata: name for name, tensor in wholes.items()}
     parts_of: dict[str, list[View]] = {name: [] for name in wholes}
-    for name, tensor in made.items():
+    for name, tensor in results.items():
         whole = names.get(tensor.untyped_storage()._cdata)
         view = None if whole is None else _view(name, tensor, whole, tuple(wholes[whole].shape))
         if view is None:

@@ -228,36 +228,38 @@ class Fit:
             raise ClassDiffersError(f"nothing says what is to become of `{unaccounted[0]}`")
         return Fitted(class_weights.module, class_weights.config, match.tensors, contents)
 
-    def region(self, match: Matching, made: Analysis, mixture: Mixture) -> Region:
+    def region(self, match: Matching, analysis: Analysis, mixture: Mixture) -> Region:
         """The part of the class that corresponds to a network. Raises OtherwiseError if there is none."""
         network = mixture.network
         gives = match.stands.get(network.output)
         if gives is None:
             raise ClassDiffersError(f"nothing in the class stands for `{network.output.name}`")
-        order = {v: k for k, node in enumerate(made.graph.nodes) for v in node.outputs}
+        order = {v: k for k, node in enumerate(analysis.graph.nodes) for v in node.outputs}
         above = walk([gives], lambda v: () if v.producer is None else v.producer.operands)
         candidates = [v for v in above if v in order and v.sizes == network.input.sizes and v is not gives]
         for value in sorted(candidates, key=lambda v: -order[v]):
             if match.match(network.input, value):
-                region = Region.of(made.graph, value, gives)
+                region = Region.of(analysis.graph, value, gives)
                 if region.whole:
                     return region
         raise ClassDiffersError(f"nothing in the class stands for `{network.input.name}`")
 
-    def placed(self, region: Region, made: Analysis, mixture: Mixture) -> Mapping[str, MixtureTensor]:
+    def placed(self, region: Region, analysis: Analysis, mixture: Mixture) -> Mapping[str, MixtureTensor]:
         """Contents of a region's tensors with which it computes what the network does.
 
         Raises OtherwiseError if there are none.
         """
         network, kinds = mixture.network, Kinds(self.source)
-        if (top := chosen(region, made)) != {mixture.top}:
+        if (top := chosen(region, analysis)) != {mixture.top}:
             counts = " and ".join(map(str, sorted(top))) or "no"
             raise ClassDiffersError(f"it chooses {counts} experts, and {mixture.top} are planned")
         dense = Region.of(self.source.graph, network.input, network.output)
         parts = [kinds.parts(mixture, use) for use in network.stacks]
         sources = [(one.kinds, one.shape) for one in parts]
         try:
-            for contents in places(region, Kinds(made), sources, class_model(made).class_weights.stored):
+            for contents in places(
+                region, Kinds(analysis), sources, class_model(analysis).class_weights.stored
+            ):
                 if computes_the_same(dense, parts, region, contents):
                     return contents
         except UnplacedError as error:

@@ -25,18 +25,18 @@ class Region:
     whole: bool
 
     @staticmethod
-    def of(graph: Graph, given: Value, output: Value) -> Region:
+    def of(graph: Graph, source: Value, output: Value) -> Region:
         """The region between two values."""
 
         def above(value: Value) -> list[Value]:
             node = value.producer
-            return [] if value is given or value.known is not None or node is None else list(node.operands)
+            return [] if value is source or value.known is not None or node is None else list(node.operands)
 
         reached = list(walk([output], above))
-        inside = {v.producer for v in reached if v is not given and v.known is None and v.producer}
+        inside = {v.producer for v in reached if v is not source and v.known is None and v.producer}
         fed = [v for v in reached if v.producer is None and v.weight is None and v.known is None]
         nodes = tuple(node for node in graph.nodes if node in inside)
-        return Region(graph, given, output, nodes, fed in ([], [given]))
+        return Region(graph, source, output, nodes, fed in ([], [source]))
 
     @property
     def uses(self) -> list[Value]:
@@ -44,12 +44,12 @@ class Region:
         weights = (v for node in self.nodes for v in node.operands if v.weight is not None)
         return list(dict.fromkeys(weights))
 
-    def computed(self, given: Array, tensors: Mapping[str, Array]) -> Array | None:
+    def computed(self, numbers: Array, tensors: Mapping[str, Array]) -> Array | None:
         """The value that the region makes of numbers, with these tensors in place of its stored ones.
 
         None if it cannot be evaluated.
         """
-        values: dict[Value, Array] = {self.input: given}
+        values: dict[Value, Array] = {self.input: numbers}
         for node in self.nodes:
             operands = [None if v is None else _numbers(v, values, tensors) for v in node.inputs]
             results = self.graph.dialect.evaluate(node, operands)

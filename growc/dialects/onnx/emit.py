@@ -166,22 +166,22 @@ class _Rewriter(Writer):
             if node in self.repairs.patches:
                 self.patch(node, self.repairs.patches[node], origin)
 
-    def redirect(self, use: Value, made: ir.Value) -> None:
+    def redirect(self, use: Value, replacement: ir.Value) -> None:
         """Let one use read another tensor. The chain in between is copied."""
         if not use.users:
-            self.clone.value_of(use).replace_all_uses_with(made, replace_graph_outputs=True)
+            self.clone.value_of(use).replace_all_uses_with(replacement, replace_graph_outputs=True)
             return
         for node, operand in use.users:
             if operand >= len(node.inputs):
                 raise AssertionError("a weight that a body captures is frozen")
             if isinstance(node.origin, InlinedNode):
                 body, k = self.clone.place(node.origin, operand)
-                body.outputs[k] = self.alias(body, body[-1] if len(body) else None, made)
+                body.outputs[k] = self.alias(body, body[-1] if len(body) else None, replacement)
                 continue
             if not node.chain:
-                self.clone.node_of(node).replace_input_with(operand, made)
+                self.clone.node_of(node).replace_input_with(operand, replacement)
                 continue
-            copy = self.copied(self.clone.node_of(node), operand, made)
+            copy = self.copied(self.clone.node_of(node), operand, replacement)
             if node in self.repairs.patches:
                 self.patch(node, self.repairs.patches[node], copy)
             self.redirect(node.outputs[0], copy.outputs[0])
@@ -193,8 +193,8 @@ class _Rewriter(Writer):
             constant = self.alias(body, value.producer(), constant)
         value.replace_all_uses_with(constant, replace_graph_outputs=True)
 
-    def copied(self, node: ir.Node, operand: int, made: ir.Value) -> ir.Node:
-        inputs = [made if i == operand else v for i, v in enumerate(node.inputs)]
+    def copied(self, node: ir.Node, operand: int, replacement: ir.Value) -> ir.Node:
+        inputs = [replacement if i == operand else v for i, v in enumerate(node.inputs)]
         copy = ir.Node(
             node.domain,
             node.op_type,

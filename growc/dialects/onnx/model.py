@@ -103,7 +103,7 @@ class IrModel(ABC):
         model = self.on(clone)
         for mixture in mixtures:
             replaced = set(insert(mixture, clone))
-            model.fused = [one for one in model.fused if replaced.isdisjoint(one.lowering.made)]
+            model.fused = [one for one in model.fused if replaced.isdisjoint(one.lowering.nodes)]
         return model
 
     def graft(self, template: Model, run: Run, span: Span) -> Model:
@@ -202,9 +202,9 @@ class IrModel(ABC):
         """Adapt all shape operands and attributes to the sizes of the result."""
         return ShapeRepair(axes, self.simulator, resize, taken).run(sampled)
 
-    def put_back(self, made: Assembled) -> Assembled:
+    def put_back(self, assembled: Assembled) -> Assembled:
         """Return a plan's stored tensors, with changed computed weights made of their own stored tensors."""
-        return made
+        return assembled
 
     def fit_config(self, c: Result) -> Result:
         """Return a compilation with all that stores its result, if that is more than the graph itself."""

@@ -88,9 +88,9 @@ class TorchModel(IrModel):
         first = {captured.names.get(name, name): tensor for name, tensor in tensors.items()}
         return TorchModel.open(captured, first.__getitem__)
 
-    def put_back(self, made: Assembled) -> Assembled:
+    def put_back(self, assembled: Assembled) -> Assembled:
         """Return the tensors of a plan with weight norms in the form of modules."""
-        return put_back(made, self.folded)
+        return put_back(assembled, self.folded)
 
     def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
         """Raise GrowError (G309): a torch graph can only get copies of its own calls."""

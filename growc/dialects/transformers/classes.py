@@ -70,11 +70,11 @@ def class_of(config: Mapping[str, Any]) -> type[transformers.PreTrainedModel]:
         ) from error
     if isinstance(resolved, type) and issubclass(resolved, transformers.PreTrainedModel):
         return resolved
-    asked = first[0] if first else kind
-    if asked is None:
+    class_name = first[0] if first else kind
+    if class_name is None:
         raise _unreadable("config.json names no class: there is neither `architectures` nor `model_type`")
     notes = ("its own code (`auto_map`) is never run",) if config.get("auto_map") else ()
-    message = f"transformers {transformers.__version__} has no class for `{asked}`"
+    message = f"transformers {transformers.__version__} has no class for `{class_name}`"
     raise GrowError(Diagnostic("G310", message, notes=notes, help=OWN))
 
 

@@ -36,9 +36,9 @@ class MissingFields:
         root = getattr(module, "config", None)
         parts = list(_parts(root)) if isinstance(root, PreTrainedConfig) else []
         missing: dict[FieldPath, None] = {}
-        for asked, name in self.names:
-            exact = [path for path, part in parts if part is asked]
-            for path in exact or [path for path, part in parts if type(part) is type(asked)]:
+        for config, name in self.names:
+            exact = [path for path, part in parts if part is config]
+            for path in exact or [path for path, part in parts if type(part) is type(config)]:
                 missing[*path, name] = None
         return list(missing)
 
@@ -54,12 +54,12 @@ def _parts(config: PreTrainedConfig, path: FieldPath = ()) -> Iterator[tuple[Fie
 @contextmanager
 def asking() -> Iterator[MissingFields]:
     """Record the missing fields that classes ask for inside the context."""
-    asked = MissingFields()
+    missing = MissingFields()
 
     def lacks(config: PreTrainedConfig, name: str) -> NoReturn:
         if sys._getframe(1).f_globals.get("__name__", "").startswith(MODELS) and not name.startswith("_"):
-            asked.names.append((config, name))
+            missing.names.append((config, name))
         raise AttributeError(f"'{type(config).__name__}' object has no attribute '{name}'")
 
     with mock.patch.object(PreTrainedConfig, "__getattr__", lacks, create=True):
-        yield asked
+        yield missing

@@ -34,9 +34,9 @@ class LostError(Exception):
         self.left = left or Share()
 
 
-def require_plain(given: SharedValues) -> None:
+def require_plain(operands: SharedValues) -> None:
     """Raise LostError where a share is not what it was."""
-    if not all(share.plain for _, share in given):
+    if not all(share.plain for _, share in operands):
         raise LostError("reads shares that are not what they were")
 
 
@@ -47,12 +47,12 @@ def is_zero(value: Value) -> bool:
     return scalar(value) == 0 or (result is not None and not result.any())
 
 
-def same(given: SharedValues) -> Share:
+def same(operands: SharedValues) -> Share:
     """The one share of all operands. Raises LostError where they differ.
 
     An operand that is zero has any share. One that is no share has factor one.
     """
-    nonzero = [(v, s) for v, s in given if not is_zero(v)] or list(given)
+    nonzero = [(v, s) for v, s in operands if not is_zero(v)] or list(operands)
     _, first = max(nonzero, key=lambda one: (not one[1].plain, one[1].factor))
     for other, share in nonzero:
         if not math.isclose(share.factor, first.factor, rel_tol=1e-9) or share.paired != first.paired:
@@ -63,63 +63,63 @@ def same(given: SharedValues) -> Share:
     return first
 
 
-def _layout(node: Node, given: SharedValues) -> Share:
+def _layout(node: Node, operands: SharedValues) -> Share:
     moved = {node.inputs[i] for i in node.taken}
-    return same([one for one in given if one[0] in moved])
+    return same([one for one in operands if one[0] in moved])
 
 
-def _product(node: Node, given: SharedValues) -> Share:
-    return Share(math.prod(s.factor for _, s in given), any(s.paired for _, s in given))
+def _product(node: Node, operands: SharedValues) -> Share:
+    return Share(math.prod(s.factor for _, s in operands), any(s.paired for _, s in operands))
 
 
-def _quotient(node: Node, given: SharedValues) -> Share:
-    (_, top), (_, bottom) = given
+def _quotient(node: Node, operands: SharedValues) -> Share:
+    (_, top), (_, bottom) = operands
     if bottom.paired:
         raise LostError("divides by what is zero where nothing was chosen")
     return Share(top.factor / bottom.factor, top.paired)
 
 
-def _contract(node: Node, given: SharedValues) -> Share:
-    product = _product(node, given[:2])
-    if len(given) > 2 and not product.plain:
+def _contract(node: Node, operands: SharedValues) -> Share:
+    product = _product(node, operands[:2])
+    if len(operands) > 2 and not product.plain:
         raise LostError("adds a bias to shares that are not what they were")
     return product
 
 
-def _homogeneous(node: Node, given: SharedValues) -> Share:
-    return same(given[:1])
+def _homogeneous(node: Node, operands: SharedValues) -> Share:
+    return same(operands[:1])
 
 
-def _zero(node: Node, given: SharedValues) -> Share:
-    if any(not math.isclose(s.factor, 1.0, rel_tol=1e-9) for _, s in given):
+def _zero(node: Node, operands: SharedValues) -> Share:
+    if any(not math.isclose(s.factor, 1.0, rel_tol=1e-9) for _, s in operands):
         raise LostError("reads shares that are not what they were")
-    return given[0][1]
+    return operands[0][1]
 
 
-def _select(node: Node, given: SharedValues) -> Share:
-    if not given[0][1].plain:
+def _select(node: Node, operands: SharedValues) -> Share:
+    if not operands[0][1].plain:
         raise LostError("decides by shares that are not what they were")
-    return same(given[1:])
+    return same(operands[1:])
 
 
-def anything_else(node: Node, given: SharedValues) -> Share:
+def anything_else(node: Node, operands: SharedValues) -> Share:
     """The rule of all other treatments: every operand must be what it was. Raises LostError otherwise."""
-    require_plain(given)
+    require_plain(operands)
     return Share()
 
 
 RULES: dict[str, Callable[[Node, SharedValues], Share]] = {
     "layout": _layout,
-    "add": lambda node, given: same(given),
+    "add": lambda node, operands: same(operands),
     "multiply": _product,
     "divide": _quotient,
     "pointwise zero": _zero,
     "pointwise zero homogeneous": _homogeneous,
     "select": _select,
     "contract": _contract,
-    "mean": lambda node, given: given[0][1],
-    "sum": lambda node, given: given[0][1],
-    "extreme": lambda node, given: given[0][1],
+    "mean": lambda node, operands: operands[0][1],
+    "sum": lambda node, operands: operands[0][1],
+    "extreme": lambda node, operands: operands[0][1],
 }
 """The rules by treatment. All other treatments must read values that are what they were."""
 

@@ -175,28 +175,28 @@ class _Shares:
             if not share.plain and out not in numbers:
                 self.shares[out] = share
 
-    def made(self, instance: LineInstance, given: SharedValues) -> Share:
+    def made(self, instance: LineInstance, operands: SharedValues) -> Share:
         """The share of a node's results, from those of its operands. Raises LostError where it has none."""
         node, treatment = instance.node, instance.line.treatment
         if any(v in self.shares or self.atoms(v) for v in node.captured):
             raise LostError("reads it inside of a body")
         if node in self.rankings:
-            return same(given[:1])
-        if node.has(RANK) and self.atoms(given[0][0]):
+            return same(operands[:1])
+        if node.has(RANK) and self.atoms(operands[0][0]):
             raise LostError(f"ranks {self.solution.stage.axis} of which there are copies, beside the choice")
         if node in self.axes.routes:
-            return self.routed(node, given)
+            return self.routed(node, operands)
         summed_spaces = frozenset().union(*map(self.atoms, node.operands)) - self.atoms(node.outputs[0])
         if weighs(node) and (over := self.chosen(instance)):
-            require_plain(given)
+            require_plain(operands)
             return Share(1 / over)
         if self.together(instance):
             raise LostError("reads all units together, and there are more of them")
         if treatment in NORMS:
-            return self.normed(instance, given)
+            return self.normed(instance, operands)
         rule = RULES.get(treatment, anything_else)
-        share = rule(node, given)
-        return self.summed(instance, given, summed_spaces, share) if summed_spaces else share
+        share = rule(node, operands)
+        return self.summed(instance, operands, summed_spaces, share) if summed_spaces else share
 
     def together(self, instance: LineInstance) -> bool:
         """Whether a node reads as a whole an axis whose units have copies."""
@@ -213,23 +213,23 @@ class _Shares:
         over = [find(instance.spaces[t.rstrip("~")]) for t in terms if isinstance(t, str) and t.endswith("~")]
         return math.prod(self.copies[s] for s in over if s in self.copies) if over else 0
 
-    def routed(self, node: Node, given: SharedValues) -> Share:
+    def routed(self, node: Node, operands: SharedValues) -> Share:
         """The share of a look-up by chosen numbers, or of a comparison of chosen numbers with all numbers."""
         stops = [stop for stop in self.axes.routes[node] if stop.result]
         if not stops:
-            return same(given[:1])
+            return same(operands[:1])
         if node.has(WRITE):
-            data, update = given[0], given[-1]
+            data, update = operands[0], operands[-1]
             zero = is_zero(data[0]) or math.isclose(data[1].factor, update[1].factor)
             if data[1].paired or update[1].paired or not zero:
                 raise LostError("writes shares beside others")
             return update[1]
-        others = [v for v, _ in given[2:] if v.known is not None]
+        others = [v for v, _ in operands[2:] if v.known is not None]
         if any(np.asarray(v.known[0]).reshape(-1)[0] for v in others if v.known):
             raise LostError("marks what was not chosen")
         return Share(paired=True)
 
-    def normed(self, instance: LineInstance, given: SharedValues) -> Share:
+    def normed(self, instance: LineInstance, operands: SharedValues) -> Share:
         """The share of a norm.
 
         Over copies the sum of magnitudes grows; over other axes nothing may change.
@@ -237,34 +237,34 @@ class _Shares:
         over = {find(x) for name in instance.line.over for x in atoms_of([instance.spaces[name]])}
         mine = over & self.copies.keys()
         power = NORMS[instance.line.treatment]
-        if given[0][1].paired or (mine and not power):
+        if operands[0][1].paired or (mine and not power):
             raise LostError("norms units that have copies")
         if mine:
             return Share(math.prod(self.copies[s] for s in mine) ** (-1 / power))
         if not power:
-            require_plain(given)
+            require_plain(operands)
         return Share()
 
     def summed(
-        self, instance: LineInstance, given: SharedValues, gone: frozenset[Space], made: Share
+        self, instance: LineInstance, operands: SharedValues, gone: frozenset[Space], summand_share: Share
     ) -> Share:
         """The share of a sum over copies."""
         treatment = instance.line.treatment
         if treatment not in SUMMING:
             raise LostError("takes some of the units apart from their copies")
-        pairs = frozenset().union(*(self.atoms(v) for v, share in given if share.paired))
+        pairs = frozenset().union(*(self.atoms(v) for v, share in operands if share.paired))
         kept_spaces = self.atoms(instance.node.outputs[0])
         more = float(math.prod(self.copies[s] for s in gone - pairs))
         if pairs and not pairs & kept_spaces:
             more *= max(self.copies[s] for s in pairs)
-        paired = made.paired and pairs <= kept_spaces
+        paired = summand_share.paired and pairs <= kept_spaces
         if treatment == "mean":
             more /= math.prod(self.copies[s] for s in gone)
         if treatment == "extreme":
-            if made.paired:
+            if summand_share.paired:
                 raise LostError("compares what was chosen with what was not")
             more = 1
-        return Share(made.factor * more, paired)
+        return Share(summand_share.factor * more, paired)
 
 
 def _chooses_one_of_one(ranking: Node) -> bool:

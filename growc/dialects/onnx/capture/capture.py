@@ -110,10 +110,10 @@ def _in_order(tensor: ir.TensorProtocol, order: Order) -> Array:
     return np.where(present, units, np.zeros_like(units))
 
 
-def _quantised(value: ir.Value, found: QuantisedWeight) -> Weight:
-    integers = found.node.inputs[0]
+def _quantised(value: ir.Value, weight: QuantisedWeight) -> Weight:
+    integers = weight.node.inputs[0]
     name, past = ("", {}) if integers is None else (integers.name or "", _past(integers))
-    return Weight(name, found.shape, found.dtype, found.read, value, found, **past)
+    return Weight(name, weight.shape, weight.dtype, weight.read, value, weight, **past)
 
 
 def _past(value: ir.Value) -> dict[str, Any]:

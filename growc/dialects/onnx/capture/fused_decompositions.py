@@ -72,8 +72,8 @@ def _activated(at: Lowering, value: ir.Value, kind: str, numbers: Sequence[float
     names = {"LeakyRelu": ("alpha",), "HardSigmoid": ("alpha", "beta"), "Clip": ("min", "max")}
     if kind not in ("Relu", "Tanh", "Sigmoid", *names) or len(numbers) < len(names.get(kind, ())):
         return None
-    given = dict(zip(names.get(kind, ()), map(float, numbers), strict=False))
-    return at.add("growc::Clip" if kind == "Clip" else kind, value, **given)
+    attributes = dict(zip(names.get(kind, ()), map(float, numbers), strict=False))
+    return at.add("growc::Clip" if kind == "Clip" else kind, value, **attributes)
 
 
 def _plain(at: Lowering, op: str) -> ir.Value:
@@ -126,9 +126,9 @@ def _core(
 
     multiple: the number that must divide a head's channels, as onnxruntime demands.
     """
-    given: dict[str, float | None] = {"scale": at.attributes.get("scale") or None, MULTIPLE: multiple}
+    attributes: dict[str, float | None] = {"scale": at.attributes.get("scale") or None, MULTIPLE: multiple}
     masks = [o for o in others if o is not None]
-    y, scores = at.several("growc::Attention", q, k, v, bias, *masks, outputs=2, **given)
+    y, scores = at.several("growc::Attention", q, k, v, bias, *masks, outputs=2, **attributes)
     return at.carry(y, scale="scale"), scores
 
 

@@ -41,11 +41,11 @@ def _parts(node: ir.Node) -> Iterator[tuple[str, tuple[onnx.NodeProto, ...]]]:
     lowering = Lowering.of(node)
     if rule(lowering) is None:
         return
-    for part in lowering.made:
+    for part in lowering.nodes:
         part.name = ""  # all parts have the fused node's name
-    for part in lowering.made:
-        above = makers(part.outputs, lowering.made)
-        cone = [n for n in lowering.made if n in above]
+    for part in lowering.nodes:
+        above = makers(part.outputs, lowering.nodes)
+        cone = [n for n in lowering.nodes if n in above]
         if all(n.domain != "growc" for n in cone):
             nodes = tuple(ir.serde.serialize_node(n) for n in cone)
             yield from ((value.name or "", nodes) for value in part.outputs)

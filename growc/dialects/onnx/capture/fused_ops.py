@@ -44,7 +44,7 @@ class Lowering:
     inputs: Sequence[ir.Value | None]
     attributes: Mapping[str, Any]
     name: str = ""
-    made: list[ir.Node] = field(default_factory=list)
+    nodes: list[ir.Node] = field(default_factory=list)
     carried: dict[str, tuple[ir.Node, str]] = field(default_factory=dict)
     """Attributes of the fused node that follow an attribute of a plain node."""
 
@@ -66,11 +66,13 @@ class Lowering:
     def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
         """Add a node with several results. `growc::Name` is an operator of the neutral domain."""
         domain, _, kind = op.rpartition("::")
-        given = {k: ir.convenience.convert_attribute(k, v) for k, v in attributes.items() if v is not None}
-        node = ir.Node(domain, kind, inputs, given, num_outputs=outputs, name=self.name)
+        converted = {
+            k: ir.convenience.convert_attribute(k, v) for k, v in attributes.items() if v is not None
+        }
+        node = ir.Node(domain, kind, inputs, converted, num_outputs=outputs, name=self.name)
         for i, value in enumerate(node.outputs):
-            value.name = f"{self.name}.{kind}.{len(self.made)}.{i}"
-        self.made.append(node)
+            value.name = f"{self.name}.{kind}.{len(self.nodes)}.{i}"
+        self.nodes.append(node)
         return list(node.outputs)
 
     def add(self, op: str, *inputs: ir.Value | None, **attributes: Any) -> ir.Value:
@@ -128,9 +130,9 @@ class Fused:
         operands = [None if v is None else p for v, p in zip(self.lowering.inputs, places, strict=True)]
         attributes = self.attributes()
         again = Lowering(operands, attributes, self.lowering.name)
-        wanted = dict(zip(self.node.outputs, self.rule(again), strict=False))
+        rebuilt = dict(zip(self.node.outputs, self.rule(again), strict=False))
         bound: dict[ir.Value, ir.Value] = {}
-        if not all(_same(wanted[old], plain, places, bound) for old, plain in self.outputs):
+        if not all(_same(rebuilt[old], plain, places, bound) for old, plain in self.outputs):
             message = f"`{self.lowering.name}` ({self.node.op_type}) cannot take on the change as one node"
             raise GrowError(Diagnostic("G308", message, notes=("its parts need different things",)))
         for i, place in enumerate(places):
@@ -149,7 +151,7 @@ class Fused:
         old = self.lowering
         inputs = [None if v is None else value(v) for v in old.inputs]
         carried = {own: (node(part), its) for own, (part, its) in old.carried.items()}
-        parts = [*map(node, old.made)]
+        parts = [*map(node, old.nodes)]
         alone = ir.GraphView([], [], nodes=[self.node]).clone()
         again = alone[0]
         alone.remove(again)
@@ -170,13 +172,13 @@ class Fused:
         that depend on the model's inputs. A node may end behind a layer from which it reads parts; it is then
         built from the parts that it reads now. A node without readers is dropped.
         """
-        if not any(part in gone for part in self.lowering.made):
-            if all(part.graph is None for part in self.lowering.made):
+        if not any(part in gone for part in self.lowering.nodes):
+            if all(part.graph is None for part in self.lowering.nodes):
                 return []
-            self.node.name = self.node.name and _name(self.lowering.made)
+            self.node.name = self.node.name and _name(self.lowering.nodes)
             return [self]
-        ends = [v for part in self.lowering.made for v in part.outputs if v in data]
-        behind = {v: v for part in self.lowering.made if part not in gone for v in part.outputs}
+        ends = [v for part in self.lowering.nodes for v in part.outputs if v in data]
+        behind = {v: v for part in self.lowering.nodes if part not in gone for v in part.outputs}
         if all(result in behind for _, result in self.outputs):
             return [self._copy(behind)]
         return [self._copy(values) for values in placed if all(v in values for v in ends)]
@@ -187,13 +189,13 @@ class Fused:
         Unused parts have no copy. The copies of parts that compute constants are found through their readers.
         """
         parts: dict[ir.Node, ir.Node | None] = {}
-        for part, makers in reversed(list(zip(self.lowering.made, self.within, strict=True))):
+        for part, makers in reversed(list(zip(self.lowering.nodes, self.within, strict=True))):
             made_of = [values[v] for v in part.outputs if v in values]
             copy = parts[part] = made_of[0].producer() if made_of else parts.get(part)
-            given = {} if copy is None else {maker: copy.inputs[k] for k, maker in makers.items()}
-            for maker, operand in given.items():
+            operands = {} if copy is None else {maker: copy.inputs[k] for k, maker in makers.items()}
+            for maker, operand in operands.items():
                 parts.setdefault(maker, None if operand is None else operand.producer())
-        copies = [copy for part in self.lowering.made if (copy := parts[part]) is not None]
+        copies = [copy for part in self.lowering.nodes if (copy := parts[part]) is not None]
         name = _name([copy for part, copy in parts.items() if copy is not None and part.outputs[0] in values])
         attributes = ((own, parts[part], its) for own, (part, its) in self.lowering.carried.items())
         carried = {own: (copy, its) for own, copy, its in attributes if copy is not None}
@@ -221,7 +223,7 @@ class Fused:
         )
 
     def _insert(self) -> None:
-        last = next(part for part in reversed(self.lowering.made) if part.graph is not None)
+        last = next(part for part in reversed(self.lowering.nodes) if part.graph is not None)
         assert last.graph is not None  # parts without readers were removed when layers moved
         last.graph.insert_after(last, self.node)
         for old, plain in self.outputs:
@@ -279,26 +281,26 @@ def _taken_apart(node: ir.Node, rule: Any) -> Fused | None:
     results = [*results, *[None] * len(node.outputs)][: len(node.outputs)]
     pairs = list(zip(node.outputs, results, strict=True))
     read = [plain for old, plain in pairs if old.uses() or old.is_graph_output()]
-    alive = makers(read, lowering.made)
+    alive = makers(read, lowering.nodes)
     unseen = _unseen(lowering, alive)
     if None in read or (unseen and any(part.domain == "growc" for part in alive)):
-        detach(lowering.made)
+        detach(lowering.nodes)
         return None
     if unseen:
-        detach([part for part in lowering.made if part not in alive])
-        lowering.made = [part for part in lowering.made if part in alive]
+        detach([part for part in lowering.nodes if part not in alive])
+        lowering.nodes = [part for part in lowering.nodes if part in alive]
         pairs = [(old, plain) for old, plain in pairs if plain in read]
     graph = node.graph
     assert graph is not None
-    graph.insert_before(node, lowering.made)
-    for part in lowering.made:
+    graph.insert_before(node, lowering.nodes)
+    for part in lowering.nodes:
         part.meta[PART_OF] = op_name(node)
     outputs = [(old, plain) for old, plain in pairs if plain is not None]
     for old, plain in outputs:
         plain.name, plain.shape, plain.type = old.name, old.shape, old.type
         old.replace_all_uses_with(plain, replace_graph_outputs=True)
     graph.remove(node, safe=True)
-    plain = lowering.made
+    plain = lowering.nodes
     if unseen:
         for k, part in enumerate(plain[:-1]):  # they stay in the file, so each needs its own name
             part.name = f"{lowering.name}.{part.op_type}.{k}"
@@ -319,7 +321,7 @@ def makers(results: Collection[ir.Value | None], parts: Sequence[ir.Node]) -> se
 def _unseen(lowering: Lowering, alive: Collection[ir.Node]) -> bool:
     """Whether a fused node checks the sizes of an operand that none of these parts reads."""
     seen = {v for part in alive for v in part.inputs}
-    sized = [part for part in lowering.made if part not in alive and part.op_type not in UNSIZED]
+    sized = [part for part in lowering.nodes if part not in alive and part.op_type not in UNSIZED]
     return any(v in lowering.inputs and v not in seen for part in sized for v in part.inputs if v is not None)
 
 
@@ -350,19 +352,19 @@ def _carried(lowering: Lowering) -> dict[str, Any]:
 
 
 def _same(
-    wanted: ir.Value | None,
-    found: ir.Value | None,
+    rebuilt: ir.Value | None,
+    plain: ir.Value | None,
     places: Sequence[ir.Value],
     bound: dict[ir.Value, ir.Value],
 ) -> bool:
     """Whether two values are computed alike, binding the fused node's operands (`places`) on the way."""
-    if wanted is None or found is None:
-        return wanted is found
-    if wanted in places:
-        return bound.setdefault(wanted, found) is found
-    a, b = wanted.producer(), found.producer()
+    if rebuilt is None or plain is None:
+        return rebuilt is plain
+    if rebuilt in places:
+        return bound.setdefault(rebuilt, plain) is plain
+    a, b = rebuilt.producer(), plain.producer()
     assert a is not None
-    if b is None or (a.domain, a.op_type, wanted.index()) != (b.domain, b.op_type, found.index()):
+    if b is None or (a.domain, a.op_type, rebuilt.index()) != (b.domain, b.op_type, plain.index()):
         return False
     if _plain(a) != _plain(b):
         return False

@@ -197,11 +197,11 @@ def packed(values: Array, bits: int, width: int) -> Array:
 
 def stored(op: str, node: ir.Node, operands: list[ir.TensorProtocol | None]) -> QuantisedWeight | None:
     """Return the weight that a node computes from constants; None if its format is not known."""
-    integers, given = operands[0], [*operands[1:], None, None]
+    integers, others = operands[0], [*operands[1:], None, None]
     assert integers is not None, "what makes a weight of integers reads them first"
     if op == "growc::Unpacked":
-        return _packed(node, integers, *given[:2])
-    scales, zeros = (None, given[0]) if op == "growc::Shift" else given[:2]
+        return _packed(node, integers, *others[:2])
+    scales, zeros = (None, others[0]) if op == "growc::Shift" else others[:2]
     shape = shape_of(integers)
     if integers.dtype.name not in _INTEGERS or not shape or integers.size < 2:
         return None

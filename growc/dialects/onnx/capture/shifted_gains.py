@@ -44,9 +44,9 @@ def shifts(graph: ir.Graph) -> Shifts:
             numbers[root].append(number)
             sums[node.outputs[0]] = root, operand
     shifted = {
-        root: given[0]
-        for root, given in numbers.items()
-        if len(set(given)) == 1 and given[0] and _uses(root) == len(given)
+        root: added[0]
+        for root, added in numbers.items()
+        if len(set(added)) == 1 and added[0] and _uses(root) == len(added)
     }
     return Shifts(shifted, {total: operand for total, (root, operand) in sums.items() if root in shifted})
 

@@ -59,9 +59,9 @@ def names_in(model: ir.Model) -> set[str | None]:
 
 
 def _copy(node: ir.Node, taken: set[str | None]) -> ir.Node:
-    given, result = list(node.attributes.values()), node.outputs[0]
+    attributes, result = list(node.attributes.values()), node.outputs[0]
     name = unused(f"{node.name}.copy", taken) if node.name else node.name
-    copy = ir.Node(node.domain, node.op_type, node.inputs, given, num_outputs=1, name=name)
+    copy = ir.Node(node.domain, node.op_type, node.inputs, attributes, num_outputs=1, name=name)
     copy.meta.update(node.meta)
     output = copy.outputs[0]
     output.name, output.type = unused(f"{result.name}.copy", taken), result.type

@@ -159,10 +159,10 @@ def _axes(node: ir.Node) -> list[int] | None:
     """Return the axes of a reduction, an empty list for all axes; None if they are not known."""
     if node.attributes.get_int("noop_with_empty_axes", 0):
         return None
-    given = node.inputs[1] if len(node.inputs) > 1 else None
-    if given is None:
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    if axes is None:
         return [int(a) for a in node.attributes["axes"].as_ints()] if "axes" in node.attributes else []
-    tensor = constant_of(given)
+    tensor = constant_of(axes)
     return None if tensor is None else [int(a) for a in np.atleast_1d(read_tensor(tensor))]
 
 

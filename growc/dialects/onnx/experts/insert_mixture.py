@@ -84,9 +84,9 @@ class _Inserting(Writer):
     def widened(self, node: Node) -> None:
         """Copy a node of the network, for stacked operands."""
         own, rank = self.clone.node_of(node), node.outputs[0].rank
-        given = [None if v is None else self.operand(v, rank) for v in node.inputs]
+        operands = [None if v is None else self.operand(v, rank) for v in node.inputs]
         if node.op == "Gemm":
-            self.many[node.outputs[0]] = self.product(node, own, given)
+            self.many[node.outputs[0]] = self.product(node, own, operands)
             return
         attributes = {name: a.value for name, a in own.attributes.items()}
         if node.op == "Transpose":
@@ -96,13 +96,15 @@ class _Inserting(Writer):
             attributes["axis"] = _behind(attributes.get("axis", 0))
         elif node.op == "Reshape":
             front = self.numbers(f"{self.stem}experts", [self.mixture.experts])
-            given[1] = self.insert(self.last, "Concat", [front, given[1]], {"axis": 0}, f"{own.name}.sizes")
+            operands[1] = self.insert(
+                self.last, "Concat", [front, operands[1]], {"axis": 0}, f"{own.name}.sizes"
+            )
         elif node.op == "Slice":
-            given = [*given, None][:5] if len(given) < 4 else given
-            given[3] = self.numbers(f"{self.stem}axes", self.axes_of(node))
+            operands = [*operands, None][:5] if len(operands) < 4 else operands
+            operands[3] = self.numbers(f"{self.stem}axes", self.axes_of(node))
         name = self.unused(f"{own.name}.experts")
         outputs = len(own.outputs)
-        copy = ir.node(own.op_type, given, attributes, domain=own.domain, num_outputs=outputs, name=name)
+        copy = ir.node(own.op_type, operands, attributes, domain=own.domain, num_outputs=outputs, name=name)
         scope_of(self.last).insert_before(self.last, copy)
         for value, old, new in zip(node.outputs, own.outputs, copy.outputs, strict=True):
             new.name, new.type = self.unused(f"{old.name}.experts"), old.type
@@ -115,9 +117,9 @@ class _Inserting(Writer):
             return [axis + 1 for axis in range((starts.sizes or ((0,),))[0][0])]
         return [_behind(int(axis)) for axis in named.known[0].reshape(-1)]
 
-    def product(self, node: Node, own: ir.Node, given: Sequence[ir.Value | None]) -> ir.Value:
+    def product(self, node: Node, own: ir.Node, operands: Sequence[ir.Value | None]) -> ir.Value:
         """Return the products with stacked matrices, plus their biases."""
-        left, right, *bias = given
+        left, right, *bias = operands
         if node.integer("transB"):
             rank = node.outputs[0].rank + 1
             order = [*range(rank - 2), rank - 1, rank - 2]
@@ -147,14 +149,14 @@ class _Inserting(Writer):
         """
         node = value.producer
         assert node is not None
-        given = self.operand(node.required(0), node.required(0).rank + ones)
+        stack = self.operand(node.required(0), node.required(0).rank + ones)
         own = self.clone.node_of(node)
         attributes = {name: a.value for name, a in own.attributes.items()}
         if node.op == "Transpose":
             front = range(1 + ones)
             order = attributes.get("perm") or tuple(reversed(range(value.rank)))
             attributes["perm"] = [*front, *(axis + 1 + ones for axis in order)]
-        return self.add(node.op, [given], f"{own.name}.experts", **attributes)
+        return self.add(node.op, [stack], f"{own.name}.experts", **attributes)
 
     def stack(self, use: Value, ones: int) -> ir.Value:
         """Return a stored tensor with an axis of experts. So far it holds one, with the source's weights."""
@@ -201,19 +203,19 @@ class _Inserting(Writer):
     def gates(self) -> ir.Value:
         """Return each expert's weight at every position: a softmax over the chosen ones, zero for others."""
         network = self.network
-        given = self.clone.value_of(network.input)
+        network_input = self.clone.value_of(network.input)
         rows = (network.input.sizes or ())[-1][0]
-        dtype = ir.DataType.FLOAT if given.dtype is None else given.dtype
+        dtype = ir.DataType.FLOAT if network_input.dtype is None else network_input.dtype
         zeros = ir.tensor(np.zeros((rows, 1), dtype=dtype.numpy()), dtype=dtype)
         router = self.initializer(f"{self.stem}router.weight", zeros)
         mark = self.mark(len(self.parts), router=True)
-        scores = self.add("MatMul", [given, self.marked(router, 1, mark)], "router.scores")
+        scores = self.add("MatMul", [network_input, self.marked(router, 1, mark)], "router.scores")
         top = self.numbers(f"{self.stem}router.top", [self.mixture.top])
         name = self.unused(f"{self.stem}router.TopK")
         ranking = ir.node("TopK", [scores, top], {"axis": -1}, num_outputs=2, name=name)
         scope_of(self.last).insert_before(self.last, ranking)
         best, chosen = ranking.outputs
-        best.name, best.type = self.unused(f"{self.stem}router.best"), given.type
+        best.name, best.type = self.unused(f"{self.stem}router.best"), network_input.type
         chosen.name = self.unused(f"{self.stem}router.chosen")
         chosen.type = ir.TensorType(ir.DataType.INT64)
         shares = self.add("Softmax", [best], "router.shares", axis=-1)
@@ -234,7 +236,7 @@ class _Inserting(Writer):
 def _stem(names: Sequence[str]) -> str:
     """Return the common prefix of dotted names, with its last dot."""
     parts = zip(*(name.split(".")[:-1] for name in names), strict=False)
-    return "".join(f"{same[0]}." for same in takewhile(lambda found: len(set(found)) == 1, parts))
+    return "".join(f"{same[0]}." for same in takewhile(lambda same_part: len(set(same_part)) == 1, parts))
 
 
 def _behind(axis: int) -> int:

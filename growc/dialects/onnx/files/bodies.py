@@ -39,9 +39,9 @@ def _branches(graph: ir.Graph, node: ir.Node) -> list[ir.Node]:
 def _iteration(graph: ir.Graph, node: ir.Node, body: ir.Graph) -> list[ir.Node]:
     results: Sequence[ir.Value] = list(body.outputs)
     moved = _move(graph, node, body)
-    for given, inside in zip(node.inputs, body.inputs, strict=True):
-        if given is not None:
-            step = ir.node("Squeeze", [given])  # a Scan takes slices
+    for operand, inside in zip(node.inputs, body.inputs, strict=True):
+        if operand is not None:
+            step = ir.node("Squeeze", [operand])  # a Scan takes slices
             graph.insert_before(moved[0] if moved else node, step)
             inside.replace_all_uses_with(step.outputs[0])
     for out, result in zip(node.outputs, results[len(results) - len(node.outputs) :], strict=True):

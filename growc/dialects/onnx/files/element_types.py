@@ -39,8 +39,8 @@ def cast_to(node: ir.Node) -> ir.DataType | None:
 
 def narrows(node: ir.Node) -> bool:
     """Whether a node converts real numbers to a type with fewer mantissa bits."""
-    given = node.inputs[0] if has(node, SAME) else None
-    return given is not None and places_of(given.dtype) > places_of(node.outputs[0].dtype) > 0
+    operand = node.inputs[0] if has(node, SAME) else None
+    return operand is not None and places_of(operand.dtype) > places_of(node.outputs[0].dtype) > 0
 
 
 def retype(model: ir.Model, types: Substitutes, change: Change | None, kept: set[ir.Node]) -> None:

@@ -92,8 +92,8 @@ def probed(model: Path, probes: Sequence[ProbedTensor]) -> tuple[bytes, Path]:
     opset = next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx"))
     nodes = list(proto.graph.node)
     makers = {name: i for i, node in enumerate(nodes) for name in node.output}
-    wanted = {name for probe in probes for name in probe.read}
-    behind = _beside(proto, wanted - makers.keys(), makers)
+    tensors_read = {name for probe in probes for name in probe.read}
+    behind = _beside(proto, tensors_read - makers.keys(), makers)
     for k, probe in enumerate(probes):
         del proto.graph.node[:]
         writer = _Writer(proto.graph, f"growc.probe.{k}", opset)

@@ -21,14 +21,14 @@ def repeats(tensors: Mapping[str, ir.TensorProtocol]) -> dict[str, str]:
     sources = {key: _source(tensor) for key, tensor in tensors.items()}
     times = Counter(sources.values())
     first: dict[object, str] = {}
-    found: dict[str, str] = {}
+    originals: dict[str, str] = {}
     for key, tensor in tensors.items():
         if times[sources[key]] == 1 or tensor.dtype.bitwidth < 8:
             continue
         earlier = first.setdefault((sources[key], _change(tensor)), key)
         if earlier != key:
-            found[key] = earlier
-    return found
+            originals[key] = earlier
+    return originals
 
 
 def _source(tensor: ir.TensorProtocol) -> object:

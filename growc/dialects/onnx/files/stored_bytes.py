@@ -59,17 +59,17 @@ def _fault(tensor: onnx.TensorProto) -> str:
     return ""
 
 
-def _misplaced(said: dict[str, str], nbytes: int) -> str:
+def _misplaced(entries: dict[str, str], nbytes: int) -> str:
     """Return the fault of a reference. The file need not exist until a weight is read."""
-    if "location" not in said:
+    if "location" not in entries:
         return "it lies in a file without a name"
     try:
-        offset, length = int(said.get("offset", 0)), int(said.get("length", 0))
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", 0))
     except ValueError:
         return "its place in a file is no number"
     if offset < 0 or length not in (0, nbytes):
         return f"it has {length} bytes at {offset}, and its shape takes {nbytes}"
-    place = Path(said["location"])
+    place = Path(entries["location"])
     if place.is_file() and offset + nbytes > place.stat().st_size:
         return f"its data end at byte {offset + nbytes} of `{place.name}`, which is shorter"
     return ""

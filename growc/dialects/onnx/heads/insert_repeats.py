@@ -85,9 +85,9 @@ def counting(model: ir.Model) -> list[ir.Node]:
 def _neutral(op: str, value: ir.Value, attributes: dict[str, int]) -> ir.Node:
     producer = value.producer()
     domain, kind = op.split("::")
-    given = [ir.AttrInt64(name, number) for name, number in attributes.items()]
+    converted = [ir.AttrInt64(name, number) for name, number in attributes.items()]
     name = f"{value.name}.{kind}"
-    node = ir.Node(domain, kind, [value], given, num_outputs=1, name=name)
+    node = ir.Node(domain, kind, [value], converted, num_outputs=1, name=name)
     node.outputs[0].name, node.outputs[0].type = name, value.type
     if producer is not None:
         node.meta[PART_OF] = op_name(producer)

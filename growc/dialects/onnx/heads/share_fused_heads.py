@@ -38,7 +38,7 @@ def share(fused: Fused, writer: Writer, sizes: ResultSizes) -> bool:
     sharing = _Sharing(fused, writer, sizes)
     if not sharing.possible():
         return False
-    for part in fused.lowering.made:
+    for part in fused.lowering.nodes:
         if part.domain == "growc":
             sharing.write(part)
         else:
@@ -54,14 +54,14 @@ class _Sharing:
 
     def possible(self) -> bool:
         """Whether heads are shared, and every part of the node has equivalent operators."""
-        kind, parts = op_name(self.fused.node), self.fused.lowering.made
+        kind, parts = op_name(self.fused.node), self.fused.lowering.nodes
         cores = [part for part in parts if op_name(part) == ATTENDS]
         if kind not in MASKS or len(cores) != 1 or cores[0].outputs[1].uses():
             return False
         queries, keys, values = (self.shape(v) for v in cores[0].inputs[:3])
         known = all(part.domain != "growc" or part.op_type in PARTS for part in parts)
-        given = self.fused.lowering.inputs
-        others = any(i < len(given) and given[i] is not None for i in OTHERS[kind])
+        inputs = self.fused.lowering.inputs
+        others = any(i < len(inputs) and inputs[i] is not None for i in OTHERS[kind])
         return known and not others and keys[1] == values[1] and queries[1] % keys[1] == 0
 
     def shape(self, value: ir.Value | None) -> list[int]:
@@ -73,7 +73,7 @@ class _Sharing:
     def write(self, part: ir.Node) -> None:
         """Replace a part by equivalent operators."""
         for old, new in zip(part.outputs, PARTS[part.op_type](self, part), strict=False):
-            if new.producer() is not None and new.producer() not in self.fused.lowering.made:
+            if new.producer() is not None and new.producer() not in self.fused.lowering.nodes:
                 new.name, new.shape = old.name, old.shape
             new.type = new.type or old.type
             self.sizes = {**self.sizes, new: self.sizes.get(old)}
@@ -174,16 +174,16 @@ def _attend(at: _Sharing, part: ir.Node) -> list[ir.Value]:
     for value in (k, v):
         assert value is not None
         producer = value.producer()
-        whole = producer is None or producer not in fused.lowering.made
+        whole = producer is None or producer not in fused.lowering.nodes
         *before, new = [value] if whole or producer is None else [v for v in producer.inputs if v is not None]
         news.append(at.repeated(part, new, times))
         pasts += [repeat(part, past, times) for past in before]
     mask = MASKS[op_name(fused.node)]
     masked = fused.lowering.inputs[mask] if mask < len(fused.lowering.inputs) else None
     inputs = [at.together(part, q), *news, None, masked, bias, *(node.outputs[0] for node in pasts)]
-    given = {name: fused.node.attributes[name] for name in KEPT if name in fused.node.attributes}
+    kept = {name: fused.node.attributes[name] for name in KEPT if name in fused.node.attributes}
     count = 3 if pasts else 1  # onnxruntime reads caches only if it returns them
-    attributes = [*given.values(), ir.AttrInt64("num_heads", at.shape(q)[1])]
+    attributes = [*kept.values(), ir.AttrInt64("num_heads", at.shape(q)[1])]
     node = ir.Node(
         "com.microsoft", "MultiHeadAttention", inputs, attributes, num_outputs=count, name=fused.node.name
     )

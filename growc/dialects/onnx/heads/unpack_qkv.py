@@ -21,10 +21,10 @@ from growc.ir.graph import Order, Value
 from growc.passes.edits import Packed
 
 
-def unpack(clone: Clone, found: Sequence[Packed]) -> None:
+def unpack(clone: Clone, packings: Sequence[Packed]) -> None:
     """Insert the plain splits into a copy of the model."""
     writer = Writer(clone)
-    for packed in found:
+    for packed in packings:
         order = np.concatenate(packed.rows)
         for use, axis in packed.uses:
             _own(clone, use).meta[ORDER] = Order(axis, order, len(order), "heads")

@@ -177,13 +177,13 @@ class _Copying:
         self,
         building: LayerCopies,
         place: LayerPlace,
-        made: PlacedLayer,
+        placed: PlacedLayer,
         first: bool,
         zeros: Mapping[tuple[ir.Node, int], set[ir.Value]],
         steps: Mapping[ir.Node, ir.Node],
     ) -> None:
         self.building, self.source, self.graph = building, building.source, building.source.graph
-        self.place, self.made, self.first, self.zeros, self.steps = place, made, first, zeros, steps
+        self.place, self.placed, self.first, self.zeros, self.steps = place, placed, first, zeros, steps
         self.value_of, self.node_of = building.value_of, building.node_of
         self.constants: dict[tuple[ir.Value, bool], ir.Value] = {}
         self.expressions: dict[ir.Value, ir.Value] = {}
@@ -201,7 +201,7 @@ class _Copying:
         taken = self.take_rows()
         for value in self.source.inputs.get(self.place, ()):
             new = value if self.first else ir.Value(name=value.name, shape=value.shape, type=value.type)
-            self.made.values[value] = new
+            self.placed.values[value] = new
             self.name(new, value.name, own=self.first)
         last = self.building.rows.last_sums(*self.place, self.position)
         for node in self.source.own[self.place]:
@@ -211,23 +211,23 @@ class _Copying:
                 other = 1 - last[node]
                 stream = self.operand(node, other, node.inputs[other])
                 assert stream is not None, "a sum has two operands"
-                self.made.values[node.outputs[0]] = stream
+                self.placed.values[node.outputs[0]] = stream
                 continue
             self.add(node, [self.operand(node, i, v) for i, v in enumerate(node.inputs)], own=self.first)
         self.add_sum()
 
     def add(self, node: ir.Node, inputs: Sequence[ir.Value | None], *, own: bool) -> ir.Node:
         """Copy a node into the new layer."""
-        zeros = {i: given for i, given in enumerate(inputs) if (node, i) in self.zeros}
-        before = [node.inputs[i] if i in zeros else given for i, given in enumerate(inputs)]
+        zeros = {i: operand for i, operand in enumerate(inputs) if (node, i) in self.zeros}
+        before = [node.inputs[i] if i in zeros else operand for i, operand in enumerate(inputs)]
         copy = copied(node, before, self.operand, self.zeros)
         if zeros:
             self.building.rows.remember([copy])  # a torch call may hold some of these numbers
-        for i, given in zeros.items():
-            copy.replace_input_with(i, given)
+        for i, operand in zeros.items():
+            copy.replace_input_with(i, operand)
         self.graph.append(copy)
-        self.made.nodes.append(copy)
-        self.made.values.update(zip(node.outputs, copy.outputs, strict=True))
+        self.placed.nodes.append(copy)
+        self.placed.values.update(zip(node.outputs, copy.outputs, strict=True))
         self.number(copy, node, own=own)
         return copy
 
@@ -243,7 +243,7 @@ class _Copying:
         reads = list(self.building.rows.reads(*self.place, self.position))
         for node in reads:
             copy = self.row(node)
-            self.made.values[self.value_of(node.outputs[0])] = copy.outputs[0]
+            self.placed.values[self.value_of(node.outputs[0])] = copy.outputs[0]
         return set(map(self.node_of, reads))
 
     def row(self, node: Node) -> ir.Node:
@@ -260,10 +260,12 @@ class _Copying:
             new = {
                 self.value_of(n.outputs[0]): self.row(n).outputs[0] for n in rows.reads[len(rows.sums) - 1]
             }
-            given = self.node_of(node).inputs[i]
-            assert given is not None
-            inputs = [renewed(given, new, self.graph) if k == i else self.made.values[end] for k in (0, 1)]
-            self.made.values[end] = self.add(self.node_of(node), inputs, own=False).outputs[0]
+            summand = self.node_of(node).inputs[i]
+            assert summand is not None
+            inputs = [
+                renewed(summand, new, self.graph) if k == i else self.placed.values[end] for k in (0, 1)
+            ]
+            self.placed.values[end] = self.add(self.node_of(node), inputs, own=False).outputs[0]
 
     def number(self, copy: ir.Node, node: ir.Node, *, own: bool) -> None:
         self.name(copy, node.name, own=own)
@@ -272,7 +274,7 @@ class _Copying:
 
     def name(self, thing: NamedPart, name: str | None, *, own: bool) -> None:
         if name:
-            self.made.numbered.append((thing, name, own))
+            self.placed.numbered.append((thing, name, own))
 
     def operand(self, node: ir.Node, i: int, value: ir.Value | None) -> ir.Value | None:
         """Return the operand of a copied node.
@@ -281,8 +283,8 @@ class _Copying:
         """
         if i > 0 and node in self.steps:
             value = self.steps[node].inputs[i]
-        if value is None or value in self.made.values:
-            return None if value is None else self.made.values[value]
+        if value is None or value in self.placed.values:
+            return None if value is None else self.placed.values[value]
         zeros = self.zeros.get((node, i), set())
         if zeros or self.source.owners.is_static(value):
             return self.constant(value, zeros)
@@ -294,8 +296,8 @@ class _Copying:
 
     def constant(self, value: ir.Value, zeros: set[ir.Value]) -> ir.Value:
         """Return the counterpart of a constant. The layer's own constants are copied, shared ones are not."""
-        if value in self.made.values:
-            return self.made.values[value]
+        if value in self.placed.values:
+            return self.placed.values[value]
         zero, inner = _reaches(value, zeros), self.graph is not _graph_of(value)
         common = self.building.moves_alike(value)
         if not zero and not inner and not self.building.owns(self.place, value):
@@ -355,7 +357,8 @@ class _Copying:
     def initializer(
         self, value: ir.Value, tensor: ir.TensorProtocol | None, *, zero: bool = False
     ) -> ir.Value:
-        name = f"growc.fresh.{self.place}.{len(self.building.runs[self.place[0]])}.{len(self.made.numbered)}"
+        count = len(self.placed.numbered)
+        name = f"growc.fresh.{self.place}.{len(self.building.runs[self.place[0]])}.{count}"
         new = ir.Value(name=name, shape=value.shape, type=value.type, const_value=tensor)
         new.meta.update(value.meta)
         new.meta[COPY_OF], new.meta[ZERO] = value.name, zero
@@ -374,7 +377,7 @@ class _Copying:
     def asked(self, value: ir.Value, reader: ir.Node) -> ir.Value:
         node = value.producer()
         if value in self.source.data or value.is_graph_input():
-            before = [*self.building.runs[self.place[0]], self.made]
+            before = [*self.building.runs[self.place[0]], self.placed]
             twin = self.building.twin(value, before, self.place[0])
             place = self.source.place(value)
             if twin is None and place is not None:

@@ -124,18 +124,18 @@ def _signature(node: ir.Node) -> tuple[object, ...]:
     return (node.domain, node.op_type, node.overload, len(node.inputs), tuple(attributes))
 
 
-def _rename(clone: Clone, found: dict[ir.Value, ir.Value]) -> None:
+def _rename(clone: Clone, counterparts: dict[ir.Value, ir.Value]) -> None:
     """Give the copied template the source's tensors and their names.
 
     Values of the template that have one of these names get another.
     """
-    values = {clone.value(ours): other for ours, other in found.items()}
-    wanted = {other.name for other in values.values()}
+    values = {clone.value(ours): other for ours, other in counterparts.items()}
+    source_names = {other.name for other in values.values()}
     own = [*clone.model.graph.initializers.values()]
     own += [value for node in clone.model.graph.all_nodes() for value in node.outputs]
-    known = {value.name or "" for value in own} | {name or "" for name in wanted}
+    known = {value.name or "" for value in own} | {name or "" for name in source_names}
     for value in own:
-        if value in values or value.name in wanted:
+        if value in values or value.name in source_names:
             value.name = unused(f"{value.name}_of_template", known)
     for value, other in values.items():
         value.const_value, value.name = other.const_value, other.name

@@ -33,26 +33,28 @@ def counterparts(source: Layered, place: LayerPlace, layer: int) -> dict[ir.Valu
     return pairs
 
 
-def _pair(source: Layered, node: ir.Node, twin: ir.Node, found: dict[ir.Value, ir.Value]) -> None:
+def _pair(source: Layered, node: ir.Node, twin: ir.Node, twins: dict[ir.Value, ir.Value]) -> None:
     for value, other in zip(node.inputs, twin.inputs, strict=False):
         if value is None or other is None or not source.owners.is_static(value):
             continue
-        found.setdefault(value, other)
+        twins.setdefault(value, other)
         makers = value.producer(), other.producer()
         if makers[0] is not None and makers[1] is not None:
-            _pair(source, makers[0], makers[1], found)
+            _pair(source, makers[0], makers[1], twins)
 
 
-def mean_tensor(place: LayerPlace, found: Sequence[tuple[int, ir.Value | None]]) -> ir.LazyTensor | None:
+def mean_tensor(
+    place: LayerPlace, values_by_layer: Sequence[tuple[int, ir.Value | None]]
+) -> ir.LazyTensor | None:
     """Return the mean of the layers' tensors, given by layer, the first one's first; None for integers.
 
     Raises GrowError (G314) if a layer has no such tensor, or other integers.
     """
-    value = found[0][1]
+    value = values_by_layer[0][1]
     assert value is not None
     first, tensors = stored_tensor(value), []
     shape, dtype = shape_of(first), first.dtype
-    for layer, other in found:
+    for layer, other in values_by_layer:
         tensor = None if other is None else constant_of(other)
         if not dtype.is_floating_point():
             if tensor is not None and not np.array_equal(read_tensor(first), read_tensor(tensor)):

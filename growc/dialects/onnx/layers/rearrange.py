@@ -154,9 +154,9 @@ class _Surgery:
         except ValueError as cycle:
             message = "the layers cannot stand in this order: one needs what a later one computes"
             raise GrowError(Diagnostic("G314", message)) from cycle
-        wanted = [named for number in self.orders for named in self.numbered(number)]
-        wanted += self.behind({thing for thing, _ in wanted})
-        self.assign(sorted(wanted, key=lambda named: named[0] not in self.exits))
+        named_parts = [named for number in self.orders for named in self.numbered(number)]
+        named_parts += self.behind({thing for thing, _ in named_parts})
+        self.assign(sorted(named_parts, key=lambda named: named[0] not in self.exits))
         renamed: dict[str, str | None] = {}
         for value, name in zip(self.ports, self.names, strict=True):
             new = self.became.get(value, value)
@@ -254,17 +254,17 @@ class _Surgery:
                     yield value.name
         yield from (value.name or "" for value in self.source.inputs.get((number, layer), ()))
 
-    def assign(self, wanted: Sequence[tuple[NamedPart, str]]) -> None:
-        mine = {thing for thing, _ in wanted}
+    def assign(self, named_parts: Sequence[tuple[NamedPart, str]]) -> None:
+        mine = {thing for thing, _ in named_parts}
         taken = {v.name for v in [*self.graph.inputs, *self.graph.initializers.values()] if v not in mine}
         taken |= self.graph.meta.get(RESERVED, frozenset())
         for node in (n for n in self.graph.all_nodes() if n not in self.gone):
             things: list[NamedPart] = [node, *node.outputs]
             taken |= {thing.name for thing in things if thing not in mine}
-        before = [thing.name for thing, _ in wanted]
-        for k, (thing, _) in enumerate(wanted):
+        before = [thing.name for thing, _ in named_parts]
+        for k, (thing, _) in enumerate(named_parts):
             thing.name = f"growc.moved.{k}"
-        for (thing, name), old in zip(wanted, before, strict=True):
+        for (thing, name), old in zip(named_parts, before, strict=True):
             own = unused(name, taken)
             if isinstance(thing, ir.Value) and thing.is_initializer() and own != old:
                 thing.meta.setdefault(COPY_OF, old)
@@ -293,8 +293,8 @@ def _ordered(
         ranks[layer] += 1
     layers = [layer for _, layer in ports.values()]
     ordered = []
-    for position, one in enumerate(placed):
-        for value in (v for v, (_, layer) in ports.items() if layer == one.source and v in one.values):
+    for position, new in enumerate(placed):
+        for value in (v for v, (_, layer) in ports.items() if layer == new.source and v in new.values):
             by_layer, by_kind = (position, rank[value]), (rank[value], position)
-            ordered.append((by_layer if layers == sorted(layers) else by_kind, (value, one.values[value])))
-    return [pair for _, pair in sorted(ordered, key=lambda found: found[0])]
+            ordered.append((by_layer if layers == sorted(layers) else by_kind, (value, new.values[value])))
+    return [pair for _, pair in sorted(ordered, key=lambda entry: entry[0])]

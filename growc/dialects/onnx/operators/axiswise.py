@@ -39,11 +39,15 @@ TRANSFORM = "mixes all entries of this axis: it is a Fourier transform"
 
 def dft(site: Site) -> Line:
     """DFT: one axis is transformed, and the last one holds real and imaginary parts."""
-    given = site.static(2) if site.opset >= 20 else None
-    if given is None and site.input(2) is not None:
+    given_axis = site.static(2) if site.opset >= 20 else None
+    if given_axis is None and site.input(2) is not None:
         return opaque(site)
     rank = first(site).rank
-    axis = axis_of(site, -2 if site.opset >= 20 else 1) if given is None else int(given.reshape(-1)[0]) % rank
+    axis = (
+        axis_of(site, -2 if site.opset >= 20 else 1)
+        if given_axis is None
+        else int(given_axis.reshape(-1)[0]) % rank
+    )
     return _transformed(site, {axis, rank - 1})
 
 
@@ -112,8 +116,8 @@ def pool(site: Site) -> Line:
 
 def _each(site: Site, name: str, axis: int, default: int = 1) -> int:
     """Return one element of an attribute of numbers; the default if the attribute is absent."""
-    given = site.node.integers(name)
-    return given[axis] if given else default
+    numbers = site.node.integers(name)
+    return numbers[axis] if numbers else default
 
 
 def normalization(site: Site) -> Line:
@@ -176,9 +180,9 @@ def group_norm(site: Site) -> Line:
     return over(normed, [*(["c"] if "c" in sizes else []), *space])
 
 
-def over(made: Line, terms: Sequence[Term]) -> Line:
+def over(norm_line: Line, terms: Sequence[Term]) -> Line:
     """Return a norm's line with the labels that the norm runs over."""
-    return replace(made, over=tuple(names_of(terms)))
+    return replace(norm_line, over=tuple(names_of(terms)))
 
 
 def _aligned(operand: Operand, terms: Sequence[Term]) -> list[Term]:

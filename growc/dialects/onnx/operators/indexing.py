@@ -45,7 +45,7 @@ def _slice_bounds(site: Site) -> list[tuple[int, list[int] | None, list[int] | N
     else:
         starts, ends = _rows(site, 1), _rows(site, 2)
         axes, steps = site.static(3), site.static(4)
-        if any(site.input(i) is not None and given is None for i, given in ((3, axes), (4, steps))):
+        if any(site.input(i) is not None and numbers is None for i, numbers in ((3, axes), (4, steps))):
             return [(a, None, None, None) for a in range(data.rank)]
     count = next((o.shape[0][0] for o in site.inputs[1:2] if o is not None and o.shape), data.rank)
     if starts is not None:

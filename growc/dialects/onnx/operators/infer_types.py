@@ -28,9 +28,9 @@ Attributes = Mapping[str, Any]
 def results(op: str, operands: Sequence[Type | None], attributes: Attributes) -> OperandTypes:
     """Return the types of a node's results, as many as are known. Raises ValueError if sizes do not fit."""
     rule = _RULES.get(op)
-    given = [o for o in takewhile(lambda o: o is not None, operands) if o is not None]
+    known_operands = [o for o in takewhile(lambda o: o is not None, operands) if o is not None]
     try:
-        return rule(given, attributes) if rule else ()
+        return rule(known_operands, attributes) if rule else ()
     except (IndexError, KeyError):  # an operand's type is not known, or an attribute is missing
         return ()
 

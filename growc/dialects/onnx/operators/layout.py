@@ -145,8 +145,8 @@ def _pads(site: Site, rank: int) -> list[tuple[int, int]] | None:
     amounts, axes = site.node.integers("pads"), site.static(3)
     if amounts is None:
         known = site.known(1)
-        given = None if known is None else _constants(known)
-        amounts = None if given is None else [int(p) for p in given]
+        constants = None if known is None else _constants(known)
+        amounts = None if constants is None else [int(p) for p in constants]
     if amounts is None or (axes is None and site.input(3) is not None):
         return None
     chosen = list(range(rank)) if axes is None else [int(a) % rank for a in axes.reshape(-1)]

@@ -120,9 +120,9 @@ def _sum_along(at: At) -> TensorRange:
 
 
 def _products(at: At) -> TensorRange:
-    given = at.all(elementwise=False)
-    wild = any(r.wild for r in given)
-    return TensorRange(0, rests=union(*given).rests, wild=wild) if min(r.low for r in given) >= 0 else ANY
+    ranges = at.all(elementwise=False)
+    wild = any(r.wild for r in ranges)
+    return TensorRange(0, rests=union(*ranges).rests, wild=wild) if min(r.low for r in ranges) >= 0 else ANY
 
 
 def _chosen(at: At) -> TensorRange:

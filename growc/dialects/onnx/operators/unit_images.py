@@ -41,8 +41,8 @@ class _Increasing:
     analytic: bool = True
     limits: tuple[int, ...] = ()
 
-    def __call__(self, node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
-        x = given[min(given)]
+    def __call__(self, node: Node, operand_ranges: OperandRanges, domain: Bools) -> UnitRange:
+        x = operand_ranges[min(operand_ranges)]
         low, high = map(_quiet(self.function), (x.low, x.high))
         near = [np.isin(end.astype(np.float32), self.limits) for end in (low, high)]
         return replace(x.within(low, high, analytic=self.analytic), ends=near[0] | near[1])
@@ -56,8 +56,8 @@ def _bounded(
     near: whether results approach the upper bound, and are rounded to it.
     """
 
-    def made(node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
-        x = given[min(given)]
+    def made(node: Node, operand_ranges: OperandRanges, domain: Bools) -> UnitRange:
+        x = operand_ranges[min(operand_ranges)]
         known = (x.low == x.high) & np.isfinite(x.low)
         value = function(np.where(known, x.low, 0.0))
         known &= ~np.isnan(value)
@@ -81,8 +81,8 @@ class _Interval:
     top: float
     function: Function | None = None
 
-    def __call__(self, node: Node, given: OperandRanges, domain: Bools) -> UnitRange:
-        x = given[min(given)]
+    def __call__(self, node: Node, operand_ranges: OperandRanges, domain: Bools) -> UnitRange:
+        x = operand_ranges[min(operand_ranges)]
         inside = (x.low >= self.low) & (x.high <= self.high)
         finite = [x.holds(end) for end in (self.low, self.high) if np.isfinite(end)]
         at_end = np.logical_or.reduce(finite) & (not self.closed)
@@ -97,9 +97,9 @@ class _Interval:
 # -------------------------------------------------------------------- operators with several operands
 
 
-def _operands(node: Node, given: OperandRanges) -> list[UnitRange]:
+def _operands(node: Node, operand_ranges: OperandRanges) -> list[UnitRange]:
     """Return the ranges of all operands. One number for all units stands for each of them."""
-    size = len(given[min(given)].low)
+    size = len(operand_ranges[min(operand_ranges)].low)
     ranges = []
     for i, value in enumerate(node.inputs):
         number = scalar(value)
@@ -107,18 +107,18 @@ def _operands(node: Node, given: OperandRanges) -> list[UnitRange]:
         if number is not None and np.isfinite(number):
             other = UnitRange.anything(size, STILL).within(number, number)
         if value is not None:
-            ranges.append(given.get(i, other))
+            ranges.append(operand_ranges.get(i, other))
     return ranges
 
 
-def _abs(node: Node, given: OperandRanges) -> UnitRange:
-    x = given[0]
+def _abs(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    x = operand_ranges[0]
     low = np.where(x.holds(0) | (x.low <= 0) & (x.high >= 0), 0, np.minimum(abs(x.low), abs(x.high)))
     return x.within(low, np.maximum(abs(x.low), abs(x.high)), analytic=True)
 
 
-def _elu(node: Node, given: OperandRanges) -> UnitRange:
-    x, scale = given[0], node.real("alpha", 1.0)
+def _elu(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    x, scale = operand_ranges[0], node.real("alpha", 1.0)
     if scale < 0:
         return UnitRange.anything(len(x.low))
     with np.errstate(over="ignore"):
@@ -127,24 +127,24 @@ def _elu(node: Node, given: OperandRanges) -> UnitRange:
     return replace(image, ends=image.low == -scale)
 
 
-def _hard_sigmoid(node: Node, given: OperandRanges) -> UnitRange:
-    x, slope = given[0], node.real("alpha", 0.2)
+def _hard_sigmoid(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    x, slope = operand_ranges[0], node.real("alpha", 0.2)
     if slope <= 0:
         return UnitRange.anything(len(x.low)).within(0.0, 1.0)
     low, high = (np.clip(slope * end + node.real("beta", 0.5), 0, 1) for end in (x.low, x.high))
     return replace(x.within(low, high, analytic=True), ends=(low == 0) | (high == 1))
 
 
-def _negative(node: Node, given: OperandRanges) -> UnitRange:
-    return given[0].within(-given[0].high, -given[0].low, analytic=True)
+def _negative(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    return operand_ranges[0].within(-operand_ranges[0].high, -operand_ranges[0].low, analytic=True)
 
 
-def _sum(node: Node, given: OperandRanges) -> UnitRange:
-    return reduce(lambda a, b: _plus(a, b, 1), _operands(node, given))
+def _sum(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    return reduce(lambda a, b: _plus(a, b, 1), _operands(node, operand_ranges))
 
 
-def _difference(node: Node, given: OperandRanges) -> UnitRange:
-    a, b = _operands(node, given)
+def _difference(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    a, b = _operands(node, operand_ranges)
     return _plus(a, b, -1)
 
 
@@ -160,8 +160,8 @@ def _together(a: UnitRange, b: UnitRange) -> Ints:
     return np.where(a.motion == STILL, b.motion, np.where(b.motion == STILL, a.motion, VARIES))
 
 
-def _multiply(node: Node, given: OperandRanges) -> UnitRange:
-    a, b = _operands(node, given)
+def _multiply(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    a, b = _operands(node, operand_ranges)
     if node.inputs[0] is node.inputs[1]:
         size = _abs(node, {0: a})
         return size.within(size.low**2, size.high**2, analytic=True)
@@ -188,35 +188,35 @@ def _inverse(x: UnitRange) -> UnitRange:
     return x.within(low, high, analytic=True).bad(x.holds(0))
 
 
-def _reciprocal(node: Node, given: OperandRanges) -> UnitRange:
-    return _inverse(given[0])
+def _reciprocal(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    return _inverse(operand_ranges[0])
 
 
-def _divide(node: Node, given: OperandRanges) -> UnitRange:
-    a, b = _operands(node, given)
-    if 1 not in given:
+def _divide(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    a, b = _operands(node, operand_ranges)
+    if 1 not in operand_ranges:
         return _times(a, replace(_inverse(b), wild=b.wild))
     return _times(a, _inverse(b)).bad(b.holds(0))
 
 
-def _modulo(node: Node, given: OperandRanges) -> UnitRange:
-    a, b = _operands(node, given)
-    return UnitRange.anything(len(a.low)).bad(b.holds(0) if 1 in given else b.wild)
+def _modulo(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    a, b = _operands(node, operand_ranges)
+    return UnitRange.anything(len(a.low)).bad(b.holds(0) if 1 in operand_ranges else b.wild)
 
 
-def _total(node: Node, given: OperandRanges) -> UnitRange:
-    x = given[0]
+def _total(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    x = operand_ranges[0]
     return x.within(np.where(x.low >= 0, x.low, -np.inf), np.where(x.high <= 0, x.high, np.inf))
 
 
-def _with_zero(node: Node, given: OperandRanges) -> UnitRange:
+def _with_zero(node: Node, operand_ranges: OperandRanges) -> UnitRange:
     """Return the range of an extreme of numbers and zero."""
-    x = given[0]
+    x = operand_ranges[0]
     return x.within(np.minimum(x.low, 0), np.maximum(x.high, 0))
 
 
-def _power(node: Node, given: OperandRanges) -> UnitRange:
-    x, _ = _operands(node, given)
+def _power(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    x, _ = _operands(node, operand_ranges)
     exponent = scalar(node.inputs[1])
     anything = UnitRange.anything(len(x.low))
     if exponent is None:
@@ -232,25 +232,25 @@ def _softsign(x: Floats) -> Floats:
     return np.where(np.isinf(x), np.sign(x), x / (1 + abs(x)))
 
 
-def _chosen(node: Node, given: OperandRanges) -> UnitRange:
-    _, a, b = _operands(node, given)
+def _chosen(node: Node, operand_ranges: OperandRanges) -> UnitRange:
+    _, a, b = _operands(node, operand_ranges)
     return a.union(b)
 
 
-def _by_variance(node: Node, given: OperandRanges) -> UnitRange:
+def _by_variance(node: Node, operand_ranges: OperandRanges) -> UnitRange:
     """Return the range of a division by the root of a stored variance plus eps.
 
     A unit of variance zero is divided by the root of eps.
     """
-    anything = UnitRange.anything(len(given[min(given)].low))
+    anything = UnitRange.anything(len(operand_ranges[min(operand_ranges)].low))
     eps = node.real("epsilon", 1e-5)
-    stored = 4 in given and not node.integer("training_mode", 0)
-    return anything.bad(given[4].holds(-eps)) if stored else anything
+    stored = 4 in operand_ranges and not node.integer("training_mode", 0)
+    return anything.bad(operand_ranges[4].holds(-eps)) if stored else anything
 
 
 def _of_all(function: Callable[[Node, OperandRanges], UnitRange]) -> Image:
     """Return the image of a function of several operands, whose domain is never widened."""
-    return lambda node, given, domain: function(node, given)
+    return lambda node, operand_ranges, domain: function(node, operand_ranges)
 
 
 IMAGES: Mapping[str, Image] = {
@@ -294,7 +294,7 @@ IMAGES: Mapping[str, Image] = {
     "Reciprocal": _of_all(_reciprocal),
     "Mod": _of_all(_modulo),
     "Pow": _of_all(_power),
-    "MaxPool": _of_all(lambda node, given: reduce(UnitRange.union, given.values())),
+    "MaxPool": _of_all(lambda node, ranges: reduce(UnitRange.union, ranges.values())),
     "Where": _of_all(_chosen),
     "ReduceSum": _of_all(_total),
     "growc::Largest": _of_all(_with_zero),

@@ -19,28 +19,30 @@ AskedSizes = tuple[Size, ...]
 def asked_numbers(axes: Axes, wants: Demands) -> dict[Value, AskedSizes]:
     """Return the size demanded of each value that no live node computes, if it differs from the source's."""
     live = {instance.node for instance in axes.instances}
-    asked: dict[Value, AskedSizes] = {}
+    asked_sizes: dict[Value, AskedSizes] = {}
     for node in reversed(axes.graph.nodes):
         loose = [v for v in node.operands if v.producer is not None and v.producer not in live]
-        behind = {} if node in live or not loose else _behind(axes, node, asked)
+        behind = {} if node in live or not loose else _behind(axes, node, asked_sizes)
         for value in loose:
             sizes = wants.demand(value) if node in live else behind.get(value)
             if sizes is not None and sizes != value.sizes:
-                asked.setdefault(value, sizes)
-    return asked
+                asked_sizes.setdefault(value, sizes)
+    return asked_sizes
 
 
-def _behind(axes: Axes, node: Node, asked: Mapping[Value, AskedSizes]) -> dict[Value, AskedSizes]:
+def _behind(axes: Axes, node: Node, asked_sizes: Mapping[Value, AskedSizes]) -> dict[Value, AskedSizes]:
     """Return the sizes that a node demands of its operands, from those demanded of its results.
 
     Each axis takes the size demanded of the results' axis of the same label.
     """
-    if asked.keys().isdisjoint(node.outputs) or not axes.graph.dialect.knows(node.op):
+    if asked_sizes.keys().isdisjoint(node.outputs) or not axes.graph.dialect.knows(node.op):
         return {}
     line = axes.graph.dialect.line(node, *operands_of(node))
     changed: dict[tuple[object, Size], Size] = {}
     for value, terms in zip(node.outputs, line.outputs, strict=False):
-        for term, size, before in zip(terms or (), asked.get(value, ()), value.sizes or (), strict=False):
+        for term, size, before in zip(
+            terms or (), asked_sizes.get(value, ()), value.sizes or (), strict=False
+        ):
             if isinstance(term, str) and size != before:
                 changed[term, before] = size
     pairs = zip(node.inputs, line.inputs, strict=False)

@@ -37,8 +37,8 @@ def _element(entry: int | Part | None, value: Value | None, k: int, sim: Simulat
     if isinstance(entry, int):
         return (entry,) * sim.points
     whole = entry.whole if entry is not None else None
-    given = whole or value
-    values = None if given is None else sim.known.get(given)
+    operand = whole or value
+    values = None if operand is None else sim.known.get(operand)
     at = 0 if whole is not None else k
     if values is None or any(at >= f.size for f in values):
         return None

@@ -171,8 +171,8 @@ def _gather_all(wants: Demands, node: Node, index: Value, size: Size, sim: Simul
     if counts and wanted is not None and sim.sizes.get(index) == index.sizes:
         return Patch(judged=(1,))
     entries = tuple(s[0] if len(set(s)) == 1 else -1 for s in wanted or ())
-    given = ("axis", "batch_dims")
-    return Patch({1: entries}, {n: None for n in given if n in node.attributes}, "Reshape")
+    attributes = ("axis", "batch_dims")
+    return Patch({1: entries}, {n: None for n in attributes if n in node.attributes}, "Reshape")
 
 
 def as_reshape(wants: Demands, node: Node, sim: Simulation) -> Patch | None:

@@ -41,8 +41,8 @@ def _branches(site: Site) -> Line:
     outputs: list[AxisTerms | None] = []
     for k, out in enumerate(site.outputs):
         slots = range(1 + k, len(site.inputs), n)
-        *given, result = _one(f"a{k}_", [*(site.inputs[i] for i in slots), out])
-        for i, terms in zip(slots, given, strict=True):
+        *branch_terms, result = _one(f"a{k}_", [*(site.inputs[i] for i in slots), out])
+        for i, terms in zip(slots, branch_terms, strict=True):
             inputs[i] = terms
         outputs.append(result)
     return Line(tuple(inputs), tuple(outputs), "layout")
@@ -129,10 +129,14 @@ def _stacked(node: Node, k: int, rank: int) -> int:
 def _follow_branches(node: Node, done: Simulation, known: Known) -> None:
     n, condition = len(node.outputs), known.get(0)
     for k, out in enumerate(node.outputs):
-        given = node.inputs[1 + k :: n]
-        taken = [given[0 if c.all() else -1] for c in condition] if condition else [given[0]] * done.points
+        branches = node.inputs[1 + k :: n]
+        taken = (
+            [branches[0 if c.all() else -1] for c in condition] if condition else [branches[0]] * done.points
+        )
         _pass(out, taken, done)
-        rows_known = [done.known.get(v) if v is not None else None for v in (taken if condition else given)]
+        rows_known = [
+            done.known.get(v) if v is not None else None for v in (taken if condition else branches)
+        ]
         if all(v is not None for v in rows_known):
             rows = [tuple(v[p] for v in rows_known if v is not None) for p in range(done.points)]
             if condition:
@@ -146,23 +150,23 @@ def _ranks(node: Node, done: Simulation) -> list[int]:
     return [0 if v is None else len(done.sizes.get(v) or ()) for v in node.inputs]
 
 
-def _pass(out: Value, given: Sequence[Value | None], done: Simulation) -> None:
+def _pass(out: Value, sources: Sequence[Value | None], done: Simulation) -> None:
     """Give a value the sizes of another value at each sample point."""
-    shapes = [done.sizes.get(v) if v is not None else None for v in given]
+    shapes = [done.sizes.get(v) if v is not None else None for v in sources]
     ranks = {None if s is None else len(s) for s in shapes}
     done.sizes[out] = None
     if None not in ranks and len(ranks) == 1:
         points = [[s[p] for s in shape] for p, shape in enumerate(shapes) if shape is not None]
         done.sizes[out] = tuple(zip(*points, strict=True))
-    kind = next((done.types[v] for v in given if v in done.types), None)
+    kind = next((done.types[v] for v in sources if v in done.types), None)
     if kind is not None:
         done.types[out] = kind
 
 
 def _follow_begin(node: Node, done: Simulation, known: Known) -> None:
     first, _ = _carried(node)
-    for k, (given, out) in enumerate(zip(node.inputs, node.outputs, strict=True)):
-        _pass(out, [given] * done.points, done)
+    for k, (operand, out) in enumerate(zip(node.inputs, node.outputs, strict=True)):
+        _pass(out, [operand] * done.points, done)
         if k - first in (node.integers("kept") or ()) and k in known:
             done.known[out] = known[k]
     for k, axis in _scanned(node, _ranks(node, done)).items():
@@ -193,8 +197,8 @@ def _trips(node: Node, done: Simulation) -> Size:
     begin = next(v.producer for v in node.inputs[node.integer("results") :] if v is not None)
     assert begin is not None
     for k, axis in _scanned(begin, _ranks(begin, done)).items():
-        given = begin.inputs[k]
-        shape = None if given is None else done.sizes.get(given)
+        scanned = begin.inputs[k]
+        shape = None if scanned is None else done.sizes.get(scanned)
         if shape is not None:
             return shape[axis]
     limit = begin.inputs[0] if node.op == "Loop end" else None

@@ -73,7 +73,7 @@ def _said(node: Node) -> int | None:
 
 
 def _parts(split: Node) -> int | None:
-    sizes, given = split.input(1), split.integers("split")
+    sizes, lengths = split.input(1), split.integers("split")
     if sizes is not None and sizes.weight is not None:
-        given = np.asarray(sizes.weight.read()).tolist()
-    return None if given is None else sum(given)
+        lengths = np.asarray(sizes.weight.read()).tolist()
+    return None if lengths is None else sum(lengths)

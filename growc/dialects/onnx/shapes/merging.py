@@ -19,9 +19,9 @@ from growc.ir.traits import SIZES, TURN, VIEW
 from growc.ir.walk import walk
 
 
-def merging_nodes(graph: Graph, found: Simulation) -> list[Node]:
+def merging_nodes(graph: Graph, simulation: Simulation) -> list[Node]:
     """Return the nodes that make one size, or one integer, of several."""
-    return [node for node in graph.nodes if merges_sizes(node, found)]
+    return [node for node in graph.nodes if merges_sizes(node, simulation)]
 
 
 def behind(nodes: Iterable[Node]) -> frozenset[Value]:
@@ -30,28 +30,28 @@ def behind(nodes: Iterable[Node]) -> frozenset[Value]:
     return frozenset(out for node in reached for out in node.outputs)
 
 
-def merges_sizes(node: Node, found: Simulation) -> bool:
+def merges_sizes(node: Node, simulation: Simulation) -> bool:
     """Whether a node makes one size, or one integer, of several."""
-    return _merges_sizes(node, found) or _merges_numbers(node, found)
+    return _merges_sizes(node, simulation) or _merges_numbers(node, simulation)
 
 
-def _merges_sizes(node: Node, found: Simulation) -> bool:
+def _merges_sizes(node: Node, simulation: Simulation) -> bool:
     """Whether a node makes one size of several, as strides may.
 
     This does not count if axes change places, or if another operand varies, which may have the axis instead.
     """
-    first, *others = (found.sizes.get(v) or () if v is not None else () for v in node.inputs or (None,))
-    result = found.sizes.get(node.outputs[0]) or ()
+    first, *others = (simulation.sizes.get(v) or () if v is not None else () for v in node.inputs or (None,))
+    result = simulation.sizes.get(node.outputs[0]) or ()
     if node.has(VIEW, TURN, SIZES) or len(first) != len(result) or any(map(varies, chain(*others))):
         return False
     return any(varies(before) and not varies(after) for before, after in zip(first, result, strict=True))
 
 
-def _merges_numbers(node: Node, found: Simulation) -> bool:
+def _merges_numbers(node: Node, simulation: Simulation) -> bool:
     """Whether a node makes one integer of several, element by element."""
-    given = node.input(0)
-    before = None if given is None else found.known.get(given)
-    after = found.known.get(node.outputs[0])
+    operand = node.input(0)
+    before = None if operand is None else simulation.known.get(operand)
+    after = simulation.known.get(node.outputs[0])
     if before is None or after is None or before[0].size != after[0].size or after[0].dtype.kind != "i":
         return False
     return _same(after) and not _same(before)

@@ -66,7 +66,7 @@ class SettledSizes(NamedTuple):
     """Sizes of the inputs, the simulation there, and the nodes that make one size of several in it."""
 
     inputs: dict[Value, tuple[Size, ...] | None]
-    found: Simulation
+    simulation: Simulation
     merging_nodes: list[Node]
 
 
@@ -85,7 +85,9 @@ def input_sizes(
 ) -> dict[Value, tuple[Size, ...] | None]:
     """Return the sizes of the dims at the sample points. Dims of one name have one size."""
     points = len(samples[0])
-    fed, counts = ([n for n in _names(dims, made=counted) if n not in assigned] for counted in (False, True))
+    fed, counts = (
+        [n for n in _names(dims, of_counts=of_counts) if n not in assigned] for of_counts in (False, True)
+    )
     sizes: dict[str, Size] = {n: samples[k % len(samples)] for k, n in enumerate(fed)}
     sizes |= sizes_of(counts, points)
 
@@ -118,7 +120,7 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
     ContradictionError if no assumption helps.
     """
     dims = symbols_of(graph) | counted(graph)
-    names = _names(dims, made=False) + _names(dims, made=True)
+    names = _names(dims, of_counts=False) + _names(dims, of_counts=True)
     order = {n: k for k, n in enumerate(graph.nodes)}
 
     def attempt(
@@ -135,17 +137,17 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
     def reach(result: Simulation | ContradictionError) -> int:
         return len(order) if isinstance(result, Simulation) else order[result.node]
 
-    def telling(samples: tuple[Size, ...], assigned: Assignment, found: Simulation) -> SettledSizes:
-        several = merging_nodes(graph, found)
+    def telling(samples: tuple[Size, ...], assigned: Assignment, simulation: Simulation) -> SettledSizes:
+        several = merging_nodes(graph, simulation)
         leading = set(walk(several, lambda node: makers((*node.operands, *(c for c, _ in node.guards)))))
         for apart in FAR if several else ():
             part = attempt(apart, assigned, only=leading)
             if isinstance(part, ContradictionError) or all(merges_sizes(node, part) for node in several):
                 continue
             other = attempt(apart, assigned)
-            if isinstance(other, Simulation) and _varying(other) > _varying(found):
+            if isinstance(other, Simulation) and _varying(other) > _varying(simulation):
                 return SettledSizes(_given(dims, apart, assigned)[0], other, merging_nodes(graph, other))
-        return SettledSizes(_given(dims, samples, assigned)[0], found, several)
+        return SettledSizes(_given(dims, samples, assigned)[0], simulation, several)
 
     for samples in SAMPLES:
         if isinstance(unassumed := attempt(samples, {}), Simulation):
@@ -176,14 +178,14 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
     raise first
 
 
-def _varying(found: Simulation) -> int:
+def _varying(simulation: Simulation) -> int:
     """Count the sizes that differ between points."""
-    return sum(map(varies, chain.from_iterable(sizes or () for sizes in found.sizes.values())))
+    return sum(map(varies, chain.from_iterable(sizes or () for sizes in simulation.sizes.values())))
 
 
-def _names(dims: DimsByInput, *, made: bool) -> list[str]:
-    """Return the symbols of inputs, or (`made`) those of lengths that nodes count."""
-    rows = [row for value, row in dims.items() if (value.producer is not None) is made]
+def _names(dims: DimsByInput, *, of_counts: bool) -> list[str]:
+    """Return the symbols of inputs, or (`of_counts`) those of lengths that nodes count."""
+    rows = [row for value, row in dims.items() if (value.producer is not None) is of_counts]
     return list(dict.fromkeys(d for row in rows for d in row or () if isinstance(d, str)))
 
 
@@ -219,7 +221,7 @@ def _trials(
         apart = [(a, b) for a, b in sums if not set(a) & set(b)]
         yield [{**base, **dict(zip(a, c, strict=True))} for a, b in apart for c in (b, b[::-1])]
     for base in (alike, assigned):
-        free = [n for n in _names(dims, made=False) if n not in base]
+        free = [n for n in _names(dims, of_counts=False) if n not in base]
         yield [{**base, n: rule} for n in free for rule in _rules(n, free, at, samples)]
     for base in (alike, assigned):
         yield list(_squares(dims, samples, base, at))
@@ -307,8 +309,8 @@ def _squares(
         free = [d for d in first if isinstance(d, str) and d not in assigned] if fed else []
         for group in (*list(combinations(free, 2))[::-1], *((d,) for d in free[::-1])):
             measure = math.prod(first[d] for d in group)
-            for wanted, count in product(sorted(fixed), sorted(pixels)):
-                about = (wanted * measure / count) ** (1 / len(group))
+            for fixed_size, count in product(sorted(fixed), sorted(pixels)):
+                about = (fixed_size * measure / count) ** (1 / len(group))
                 near = range(max(1, int(about * (1 - NEAR)) - 1), int(about * (1 + NEAR)) + 2)
                 for size in sorted(near, key=lambda k: abs(k - about))[:CLOSEST]:
                     yield {**assigned, **dict.fromkeys(group, (size,) * len(samples[0]))}

@@ -106,14 +106,14 @@ def not_taken(node: Node, done: Simulation) -> bool:
     )
 
 
-def _describe(found: ContradictionError, done: Simulation) -> None:
+def _describe(error: ContradictionError, done: Simulation) -> None:
     """Add to the error the sizes and known integers at the node, including sizes that it reads as numbers."""
-    found.sizes = [s for v in found.node.operands for s in done.sizes.get(v) or ()]
-    for known in (done.known[v] for v in found.node.operands if v in done.known):
+    error.sizes = [s for v in error.node.operands for s in done.sizes.get(v) or ()]
+    for known in (done.known[v] for v in error.node.operands if v in done.known):
         if known[0].dtype.kind == "i":
             rows = [tuple(map(int, k.reshape(-1)[:8])) for k in known]
-            found.operands.append(rows[0])
-            found.sizes += zip(*rows, strict=False)
+            error.operands.append(rows[0])
+            error.sizes += zip(*rows, strict=False)
 
 
 def _is_scale(value: Value) -> bool:
@@ -150,8 +150,10 @@ def _run(
 ) -> None:
     count = max([len(node.inputs), *(i + 1 for i in operands)])
     if node.op in FOLLOW:
-        given = {i: done.known[v] for i, v in enumerate(node.inputs) if v is not None and v in done.known}
-        FOLLOW[node.op](node, done, {**given, **operands})
+        known_operands = {
+            i: done.known[v] for i, v in enumerate(node.inputs) if v is not None and v in done.known
+        }
+        FOLLOW[node.op](node, done, {**known_operands, **operands})
         return
     alike = simulator.alike(node, attributes, count, op)
     inferred: list[list[tuple[int, ...] | None]] = []

@@ -208,10 +208,10 @@ def _domain(node: Node) -> str:
 
 def _own_results(node: Node, proto: onnx.NodeProto, operands: PartialTypes) -> list[PartialType | None]:
     """Return result types of operators that onnx does not know. Raises ContradictionError."""
-    given = [None if t is None or t.sizes is None else Type(t.element, t.sizes) for t in operands]
+    operand_types = [None if t is None or t.sizes is None else Type(t.element, t.sizes) for t in operands]
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in proto.attribute}
     try:
-        types = results(node.op, given, attributes)
+        types = results(node.op, operand_types, attributes)
     except ValueError as cause:
         raise ContradictionError(node, str(cause)) from cause
     types_told = [None if f is None else PartialType(f.element, f.dims) for f in types]

@@ -113,8 +113,8 @@ def _stretched(node: fx.Node) -> list[Any]:
     With the size 1 written out, torch would refuse a grown axis.
     """
     source: Any = node.args[0]
-    asked: Any = node.args[1]
-    before, sizes = source.meta["val"].shape, list(asked)
+    expansion: Any = node.args[1]
+    before, sizes = source.meta["val"].shape, list(expansion)
     added = len(sizes) - len(before)
     stays_one = [k >= added and type(n) is int and n == 1 == before[k - added] for k, n in enumerate(sizes)]
     return [-1 if unchanged else n for n, unchanged in zip(sizes, stays_one, strict=True)]

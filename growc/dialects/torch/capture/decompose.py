@@ -74,7 +74,7 @@ def _is_plain(call: fx.Node) -> bool:
     return call.op in ("placeholder", "output") or (call.op == "call_function" and _is_known(call.target))
 
 
-def traced(called: Callable[..., object], operands: Sequence[fx.Node], wanted: object) -> fx.Graph | None:
+def traced(called: Callable[..., object], operands: Sequence[fx.Node], expected: object) -> fx.Graph | None:
     """Trace a function of these nodes. Return None if torch cannot, or if the calls give other sizes."""
     with Attempt() as attempt, torch.no_grad():
         graph = make_fx(called)(*(operand.meta["val"] for operand in operands)).graph
@@ -85,7 +85,7 @@ def traced(called: Callable[..., object], operands: Sequence[fx.Node], wanted: o
         if call.target is torch.ops.aten.view.default:  # at other sizes the result may not be a view
             call.target = torch.ops.aten.reshape.default
     last = next(iter(reversed(graph.nodes)))
-    return graph if _sizes(last.args) == _sizes(wanted) else None
+    return graph if _sizes(last.args) == _sizes(expected) else None
 
 
 def _replace(graph: fx.Graph, node: fx.Node, parts: fx.Graph, operands: list[fx.Node]) -> None:
@@ -102,6 +102,6 @@ def _replace(graph: fx.Graph, node: fx.Node, parts: fx.Graph, operands: list[fx.
     graph.erase_node(node)
 
 
-def _sizes(given: Any) -> list[str]:
-    leaves = (leaf.meta.get("val") if isinstance(leaf, fx.Node) else leaf for leaf in tree_leaves(given))
+def _sizes(tree: Any) -> list[str]:
+    leaves = (leaf.meta.get("val") if isinstance(leaf, fx.Node) else leaf for leaf in tree_leaves(tree))
     return [f"{list(v.shape)} {v.dtype}" if isinstance(v, Tensor) else "no tensor" for v in leaves]

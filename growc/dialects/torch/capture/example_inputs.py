@@ -87,14 +87,14 @@ def without_cache(
     A forward of transformers that does not name the argument may pass it on to a submodule with its other
     keyword arguments. It may also set the argument itself, and fail if it is given as well.
     """
-    given = kwargs or {}
-    if "use_cache" in given:
+    keywords = kwargs or {}
+    if "use_cache" in keywords:
         return {}
     options = _ways_to_tell(module)
     if len(options) == 1:
         return options[0]
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
-        return _tried(module, fakes, args, given)[1]
+        return _tried(module, fakes, args, keywords)[1]
 
 
 def _ways_to_tell(module: nn.Module) -> list[dict[str, bool]]:
@@ -181,8 +181,8 @@ def _found(module: nn.Module) -> tuple[tuple[Slot, ...], dict[str, bool]]:
     reason: Exception | None = None
     with standing_in(module) as fakes, capturable(module), torch.no_grad(), exporting():
         for slots in _candidates(module):
-            given = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
-            error, way = _tried(module, fakes, (), given)
+            inputs = {s.name: torch.empty(s.shape, dtype=_dtype(s, module), device="meta") for s in slots}
+            error, way = _tried(module, fakes, (), inputs)
             if error is None:
                 return slots, way
             if reason is None or (asks_data(error) and not asks_data(reason)):

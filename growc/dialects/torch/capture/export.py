@@ -163,20 +163,20 @@ def run(
 
 
 def run_named(
-    captured: ExportedModule, stored: Callable[[str], Tensor], given: Mapping[str, Tensor]
+    captured: ExportedModule, stored: Callable[[str], Tensor], inputs: Mapping[str, Tensor]
 ) -> list[Tensor]:
     """Return the program's tensors for inputs by name. `stored` takes the first name of a tensor."""
     specs = [s for s in captured.program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
-    leaves = [given[s.arg.name] if s.arg.name in given else getattr(s.arg, "value", None) for s in specs]
+    leaves = [inputs[s.arg.name] if s.arg.name in inputs else getattr(s.arg, "value", None) for s in specs]
     results = run_flat(captured, lambda target: stored(captured.names.get(target, target)), leaves)
     return [result for result in results if isinstance(result, Tensor)]
 
 
 def run_flat(
-    captured: ExportedModule, stored: Callable[[str], Tensor], given: Iterable[object]
+    captured: ExportedModule, stored: Callable[[str], Tensor], argument_leaves: Iterable[object]
 ) -> list[object]:
     """Run the program on the argument leaves, in order. `stored` takes the target of a placeholder."""
-    leaves = iter(given)
+    leaves = iter(argument_leaves)
 
     def fed(spec: InputSpec) -> object:
         if spec.kind is InputKind.USER_INPUT:

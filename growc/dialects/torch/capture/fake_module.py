@@ -77,8 +77,8 @@ class Fakes:
             yield
 
     @contextmanager
-    def valued(self, given: Collection[Tensor] = ()) -> Iterator[None]:
-        """Give values to small buffers and to the arguments in `given`, since a forward may decide by them.
+    def valued(self, arguments: Collection[Tensor] = ()) -> Iterator[None]:
+        """Give values to small buffers and to the tensors in `arguments`, since a forward may decide by them.
 
         They have the values of the tensors that they replace. torch computes with them as with numbers that a
         forward makes. Trained parameters get no values.
@@ -86,7 +86,7 @@ class Fakes:
         usual = FakeTensorMode.from_tensor
         pairs = ((fake, tensor) for tensor, fake in self._made.items() if isinstance(fake, FakeTensor))
         flags = [(fake, tensor) for fake, tensor in pairs if _is_flag(tensor)]
-        flags += [(fake, self._given[fake]) for fake in given if isinstance(fake, FakeTensor)]
+        flags += [(fake, self._given[fake]) for fake in arguments if isinstance(fake, FakeTensor)]
         values: Mapping[Tensor, Tensor] = dict(flags)
 
         def from_tensor(mode: FakeTensorMode, tensor: Tensor, **options: Any) -> FakeTensor:

@@ -164,8 +164,12 @@ def _target(node: fx.Node) -> fx.Node | None:
     if not isinstance(node.target, OpOverload) or not node.target._schema.is_mutable:
         return None
     arguments = node.target._schema.arguments
-    given = {a.name: value for a, value in zip(arguments, node.args, strict=False)} | node.kwargs
-    written = [given[a.name] for a in arguments if a.alias_info and a.alias_info.is_write and a.name in given]
+    values_by_name = {a.name: value for a, value in zip(arguments, node.args, strict=False)} | node.kwargs
+    written = [
+        values_by_name[a.name]
+        for a in arguments
+        if a.alias_info and a.alias_info.is_write and a.name in values_by_name
+    ]
     if len(written) != 1 or written[0] is not node.args[0]:
         raise NotFunctionalError(f"`{node.target}` writes to more than its first argument")
     return _node(written[0])
@@ -283,8 +287,8 @@ def put_part(target: Any, called: Any, sizes: Any, number: Any, shown: Any, valu
     """
     assert isinstance(target, OpOverload)
     args, kwargs = called
-    given = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
-    dim: object = given.get("dim", 0)
+    values_by_name = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
+    dim: object = values_by_name.get("dim", 0)
     if target is aten.unbind.int:
         return aten.select_scatter.default, (shown, value, dim, number)
     ends = [0]

@@ -96,12 +96,12 @@ def _is_trained(node: fx.Node) -> bool:
 
 def inlined(graph: fx.Graph, node: fx.Node, inner: fx.Graph, operands: Iterable[Any]) -> Any:
     """Copy the calls of another graph in front of a node, and return the results for these operands."""
-    given, results = iter(operands), ()
+    remaining, results = iter(operands), ()
     copies: dict[fx.Node, Any] = {}
     with graph.inserting_before(node):
         for inner_node in inner.nodes:
             if inner_node.op == "placeholder":
-                copies[inner_node] = next(given)
+                copies[inner_node] = next(remaining)
             elif inner_node.op == "output":
                 results = fx.map_arg(inner_node.args[0], copies.__getitem__)
             else:

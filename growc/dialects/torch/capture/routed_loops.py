@@ -195,8 +195,8 @@ def _leave_out(graph: fx.Graph, stored: Mapping[fx.Node, PlaceholderIdentity], c
             graph.erase_node(node)
 
 
-def _length(found: fx.Node) -> str:
-    value = found.meta["val"]
+def _length(node: fx.Node) -> str:
+    value = node.meta["val"]
     return str((value[0] if isinstance(value, (list, tuple)) else value).shape[0])
 
 

@@ -145,8 +145,8 @@ def _naming(module: nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
         return
     kinds |= {n: inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in kwargs if n not in kinds}
 
-    def all_named(*given: Any, **others: Any) -> Any:
-        return forward(*given, **others)
+    def all_named(*positional: Any, **keywords: Any) -> Any:
+        return forward(*positional, **keywords)
 
     all_named.__signature__ = signature.replace(parameters=list(kinds.values()))  # type: ignore[attr-defined]
     had_own_forward = "forward" in vars(module)
@@ -209,15 +209,15 @@ def _dynamic(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], a
     """Return the axes in the form of torch.export: a structure like that of the arguments."""
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
 
-    def of(given: Any, free: Mapping[int, str]) -> Any:
-        if isinstance(given, Tensor):
-            return {axis: Dim.AUTO if axis in free else Dim.STATIC for axis in range(given.ndim)}
-        node = SUPPORTED_NODES.get(type(given))
+    def of(argument: Any, free: Mapping[int, str]) -> Any:
+        if isinstance(argument, Tensor):
+            return {axis: Dim.AUTO if axis in free else Dim.STATIC for axis in range(argument.ndim)}
+        node = SUPPORTED_NODES.get(type(argument))
         if node is None:
             return None
-        parts, context = node.flatten_fn(given)
+        parts, context = node.flatten_fn(argument)
         sizes = [of(part, free) for part in parts]
-        return node.unflatten_fn(sizes, context) if type(given) in BUILTIN_TYPES else sizes
+        return node.unflatten_fn(sizes, context) if type(argument) in BUILTIN_TYPES else sizes
 
     kinds = inspect.signature(module.forward).parameters
     shapes: dict[str, Any] = {}
@@ -245,7 +245,7 @@ def named_symbols(
     sizes: dict[str, int | None] = {}
     values = placeholder_values(program)
     specs = [s for s in program.graph_signature.input_specs if s.kind is InputKind.USER_INPUT]
-    leaves = [name for name, given in inputs for _ in tree_flatten(given)[0]]
+    leaves = [name for name, tree in inputs for _ in tree_flatten(tree)[0]]
     for name, spec in zip(leaves, specs, strict=True):
         value = values[spec.arg.name]
         if isinstance(value, Tensor):

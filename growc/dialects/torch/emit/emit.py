@@ -138,14 +138,14 @@ def _trained(
 ) -> tuple[fx.Graph, list[ir.Value]]:
     """Return the graph for training and the stored tensors that it reads. Raises GrowError (G320)."""
     evaluated_returns, trained_returns = captured.returned, training.returned
-    if [is_tensor(given) for given in evaluated_returns] != [is_tensor(given) for given in trained_returns]:
+    if [is_tensor(value) for value in evaluated_returns] != [is_tensor(value) for value in trained_returns]:
         raise no_training("it returns other things in training")
     numbers = {one.output: one.number for one in results}
-    given = [
-        (trained_returns[numbers[k]], evaluated_returns[numbers[k]], made) for k, made in enumerate(outputs)
+    returned_calls = [
+        (trained_returns[numbers[k]], evaluated_returns[numbers[k]], call) for k, call in enumerate(outputs)
     ]
     modes = Training(training.program.graph, placeholders(training), rebuilding)
-    calls, trained = modes.calls(given)
+    calls, trained = modes.calls(returned_calls)
     return write(training, rebuilding.model, calls, trained, results, source, modes.trained)
 
 
@@ -159,7 +159,7 @@ def _places(c: compilation.Result, own: IrModel, clone: Clone) -> dict[ir.Node, 
     """Return the layer of each node, by run and position. A fused node has the layer of its parts."""
     layers = {clone.node_of(node): place for node, place in c.layers.home.items()}
     for fused in own.fused:
-        part_layers = [layers[part] for part in fused.lowering.made if part in layers]
+        part_layers = [layers[part] for part in fused.lowering.nodes if part in layers]
         if part_layers:
             layers[fused.node] = part_layers[0]
     return layers

@@ -40,7 +40,7 @@ class SourceState:
 
     def on(self, clone: Clone) -> SourceState:
         """Return the same record for a copy of the model."""
-        entries = {i: [_on(entry, clone) for entry in given] for i, given in self.operands.items()}
+        entries = {i: [_on(entry, clone) for entry in listed] for i, listed in self.operands.items()}
         return SourceState(self.attributes, entries)
 
 
@@ -180,18 +180,18 @@ def _same(a: Any, b: Any) -> bool:
 
 def _literal(
     part: ir.Node,
-    given: Any,
+    literal: Any,
     place: LiteralPlace,
     old: Sequence[LiteralElement],
     new: Sequence[LiteralElement],
 ) -> Any:
     """Return a literal with its new numbers. Unchanged elements keep their form in the call."""
     old_numbers, new_numbers = (numbers[place.first :][: place.length] for numbers in (old, new))
-    if isinstance(given, (int, float)):
+    if isinstance(literal, (int, float)):
         return new_numbers[0] if len(set(new_numbers)) == 1 else list(new_numbers)
     if len(old_numbers) != len(new_numbers):
         raise refusal(part, f"its sizes become {len(new_numbers)}, and were {len(old_numbers)}")
-    return [g if a == b else b for g, a, b in zip(given, old_numbers, new_numbers, strict=False)]
+    return [g if a == b else b for g, a, b in zip(literal, old_numbers, new_numbers, strict=False)]
 
 
 def _repeated(call: fx.Node, parts: Sequence[ir.Node]) -> Iterator[tuple[ArgumentPath, list[int]]]:

@@ -137,15 +137,15 @@ class SourceTensors:
             )
         return keys
 
-    def add(self, found: Tensors, name: str, origin: str, tensor: Tensor) -> None:
-        """Add a tensor to `found`, as a parameter or buffer as in the source."""
-        found.origins[name] = origin
+    def add(self, tensors: Tensors, name: str, origin: str, tensor: Tensor) -> None:
+        """Add a tensor to `tensors`, as a parameter or buffer as in the source."""
+        tensors.origins[name] = origin
         if self.kinds.get(origin) is InputKind.PARAMETER or origin in self.computed:
-            found.parameters[name] = nn.Parameter(tensor, requires_grad=origin not in self.frozen)
+            tensors.parameters[name] = nn.Parameter(tensor, requires_grad=origin not in self.frozen)
             return
-        found.buffers[name] = tensor
+        tensors.buffers[name] = tensor
         if self.passes(origin):
-            found.passing.add(name)
+            tensors.passing.add(name)
 
     def passes(self, origin: str) -> bool:
         """Whether no state dict holds the tensors that come from this one."""

@@ -121,7 +121,7 @@ class Rebuilding:
         if value.const_value is None or not self.constants.stands(name):
             return False
         initializers = self.model.graph.initializers
-        inputs = ((given, initializers.get(self.stored[given])) for given in self.constants.given(name))
+        inputs = ((node, initializers.get(self.stored[node])) for node in self.constants.given(name))
         return not any(self.differs(*pair) for pair in ((name, value), *inputs))
 
     def differs(self, name: fx.Node, value: ir.Value | None) -> bool:
@@ -131,27 +131,31 @@ class Rebuilding:
         before = to_numpy(self.constants.value(name, self.known))
         return not np.array_equal(before, value.const_value.numpy())
 
-    def resolved(self, given: fx.Node, value: ir.Value) -> RebuiltCall:
+    def resolved(self, argument: fx.Node, value: ir.Value) -> RebuiltCall:
         """Return a value under the name of an argument, or under the name that replaces it.
 
         Raises GrowError (G308) if nothing in the module computes it.
         """
         if value.producer() is None:
-            return self.build(given, value)
+            return self.build(argument, value)
         names = names_of(value)
         if not names:
             raise refusal(value.producer(), "nothing in the module computes it")
-        if given in names:
-            return self.build(given, value)
-        before = next((names_of(v) for v in self.current.get(given, ())), [given])
-        return self.build(names[min(before.index(given), len(names) - 1)], value)
+        if argument in names:
+            return self.build(argument, value)
+        before = next((names_of(v) for v in self.current.get(argument, ())), [argument])
+        return self.build(names[min(before.index(argument), len(names) - 1)], value)
 
     # ---- calls
 
     def call(self, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value) -> RebuiltCall:
         """Return a call with its current arguments. A call without nodes only names `value`."""
-        arguments = {given: self.argument(given, call, parts, value) for given in call.all_input_nodes}
-        stored = {given: rebuilt.tensor for given, rebuilt in arguments.items() if rebuilt.tensor is not None}
+        arguments = {
+            argument: self.argument(argument, call, parts, value) for argument in call.all_input_nodes
+        }
+        stored = {
+            argument: rebuilt.tensor for argument, rebuilt in arguments.items() if rebuilt.tensor is not None
+        }
         rebuilt = self.add(call, arguments, changed(call, parts, stored), self.place(value))
         rebuilt.move = rebuilt.move or move_of(value.producer())
         return rebuilt
@@ -169,7 +173,7 @@ class Rebuilding:
         return self.calls.setdefault(key, RebuiltCall(call, layer, arguments, literals))
 
     def argument(
-        self, given: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value
+        self, argument: fx.Node, call: fx.Node, parts: Sequence[ir.Node], value: ir.Value
     ) -> RebuiltCall:
         """Return the current call or tensor for an argument of a call."""
         for part in parts:
@@ -177,37 +181,40 @@ class Rebuilding:
             sizes = {place.where for place in site.carried.values()}  # which are literals
             for i, named in site.operands.items():
                 operand = part.inputs[i] if i < len(part.inputs) else None
-                if named is given and operand is not None and i not in sizes:
-                    return self.resolved(given, operand)
-        if not parts and (given is self.same.get(call) or given in names_of(value)):
-            return self.resolved(given, value)
-        return self.anywhere(given, self.place(value))
+                if named is argument and operand is not None and i not in sizes:
+                    return self.resolved(argument, operand)
+        if not parts and (argument is self.same.get(call) or argument in names_of(value)):
+            return self.resolved(argument, value)
+        return self.anywhere(argument, self.place(value))
 
-    def anywhere(self, given: fx.Node, layer: LayerPlace | None = None) -> RebuiltCall:
+    def anywhere(self, argument: fx.Node, layer: LayerPlace | None = None) -> RebuiltCall:
         """Return the call or tensor for an argument without an operand: that of this layer, or the only one.
 
         Raises GrowError (G308) if it is several tensors, and none of them is in this layer.
         """
-        if (given, layer) not in self.elsewhere:
-            self.elsewhere[given, layer] = self._anywhere(given, layer)
-        return self.elsewhere[given, layer]
+        if (argument, layer) not in self.elsewhere:
+            self.elsewhere[argument, layer] = self._anywhere(argument, layer)
+        return self.elsewhere[argument, layer]
 
-    def _anywhere(self, given: fx.Node, layer: LayerPlace | None) -> RebuiltCall:
-        if given.op == "placeholder":
-            name = self.stored[given]
+    def _anywhere(self, argument: fx.Node, layer: LayerPlace | None) -> RebuiltCall:
+        if argument.op == "placeholder":
+            name = self.stored[argument]
             graph = self.model.graph
             matches = [v for v in [*graph.inputs, *graph.initializers.values()] if v.name == name]
             value = matches[0] if matches else ir.Value(name=name)
-            return self.tensors.setdefault(matches[0] if matches else given, RebuiltCall(None, tensor=value))
-        values = self.current.get(given, [])
-        if len(values) > 1 and isinstance(given.meta.get("val"), Tensor):  # sizes are the same in all layers
+            return self.tensors.setdefault(
+                matches[0] if matches else argument, RebuiltCall(None, tensor=value)
+            )
+        values = self.current.get(argument, [])
+        several = len(values) > 1 and isinstance(argument.meta.get("val"), Tensor)
+        if several:  # sizes are the same in all layers
             values = [v for v in values if self.place(v) == layer]
             if not values:
-                raise refusal(self.current[given][0].producer(), "it is several tensors by now")
+                raise refusal(self.current[argument][0].producer(), "it is several tensors by now")
         if values:
-            return self.build(given, values[0])
-        arguments = {node: self.anywhere(node, layer) for node in given.all_input_nodes}
-        return self.add(given, arguments, {}, layer if arguments else None)
+            return self.build(argument, values[0])
+        arguments = {node: self.anywhere(node, layer) for node in argument.all_input_nodes}
+        return self.add(argument, arguments, {}, layer if arguments else None)
 
     def place(self, value: ir.Value) -> LayerPlace | None:
         """Return the layer that makes a value."""

@@ -61,7 +61,7 @@ def call_repeats(nodes: Iterable[ir.Node], graph: fx.Graph) -> None:
         node.meta[BEFORE] = replace(current, attributes={**current.attributes, "times": call.args[1]})
 
 
-def _call_unfold(first: ir.Node, graph: fx.Graph, made: dict[fx.Node, list[fx.Node]]) -> None:
+def _call_unfold(first: ir.Node, graph: fx.Graph, calls: dict[fx.Node, list[fx.Node]]) -> None:
     """Insert three calls for the three nodes that take heads out of channels."""
     heads, axis = first.meta[UNFOLDED]
     parts = [first]
@@ -71,14 +71,14 @@ def _call_unfold(first: ir.Node, graph: fx.Graph, made: dict[fx.Node, list[fx.No
     channels = None
     for reader, place in _readers(parts[-1].outputs[0]):
         channels = _read(first, reader, place)
-        if channels not in made:
+        if channels not in calls:
             squeezed = _put_in(graph, aten.squeeze.dim, channels, axis)
             unflattened = _put_in(graph, aten.unflatten.int, squeezed, -1, [heads, -1])
-            made[channels] = [squeezed, unflattened, _put_in(graph, aten.movedim.int, unflattened, -2, axis)]
-        _redirect(reader, place, channels, made[channels][-1])
+            calls[channels] = [squeezed, unflattened, _put_in(graph, aten.movedim.int, unflattened, -2, axis)]
+        _redirect(reader, place, channels, calls[channels][-1])
     if channels is not None:
-        sources = [channels, *made[channels]]
-        for part, source, call in zip(parts, sources, made[channels], strict=False):
+        sources = [channels, *calls[channels]]
+        for part, source, call in zip(parts, sources, calls[channels], strict=False):
             part.meta[SITE] = CallOrigin(call, {}, {0: [(call, None)]}, {0: source})
             part.meta[BEFORE] = said(part)
 
@@ -105,10 +105,10 @@ def _redirect(reader: CallOrigin, place: int, before: fx.Node, after: fx.Node) -
     reader.node.replace_input_with(before, after)
 
 
-def _put_in(graph: fx.Graph, target: Any, given: fx.Node, *literals: Any) -> fx.Node:
-    with graph.inserting_after(given):
-        call = graph.call_function(target, (given, *literals))
-    call.meta = {**given.meta, PUT_IN: True}
+def _put_in(graph: fx.Graph, target: Any, source: fx.Node, *literals: Any) -> fx.Node:
+    with graph.inserting_after(source):
+        call = graph.call_function(target, (source, *literals))
+    call.meta = {**source.meta, PUT_IN: True}
     return call
 
 

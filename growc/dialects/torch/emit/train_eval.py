@@ -40,7 +40,7 @@ class Training:
         self.instances: dict[fx.Node | None, list[RebuiltCall]] = {}
         for rebuilt in rebuilding.calls.values():
             self.instances.setdefault(rebuilt.call, []).append(rebuilt)
-        self.made: dict[object, RebuiltCall] = {}
+        self.calls_by_key: dict[object, RebuiltCall] = {}
         self.twins: dict[RebuiltCall, RebuiltCall] = {}
 
     def calls(
@@ -61,7 +61,7 @@ class Training:
         for node in self.graph.nodes:
             if node.op == "call_function" and not node.users and node.is_impure():
                 self.of(node, RebuiltCall(None))
-        return in_order(self.made.values(), self.graph), results
+        return in_order(self.calls_by_key.values(), self.graph), results
 
     def of(self, node: fx.Node, reader: RebuiltCall) -> RebuiltCall:
         """Return the call or tensor for a training node.
@@ -70,19 +70,19 @@ class Training:
         """
         twin = self.placeholders[node] if node.op == "placeholder" else self.evaluated.get(node)
         if twin is None:
-            arguments = {given: self.of(given, reader) for given in node.all_input_nodes}
+            arguments = {operand: self.of(operand, reader) for operand in node.all_input_nodes}
             return self.add(node, reader, arguments, {})
         rebuilt = reader.arguments.get(twin) or self.nearest(twin, reader)
         return rebuilt if rebuilt.call is None else self.twin(rebuilt)
 
-    def twin(self, made: RebuiltCall) -> RebuiltCall:
+    def twin(self, rebuilt: RebuiltCall) -> RebuiltCall:
         """Return the counterpart in training of a call in evaluation."""
-        if made not in self.twins:
-            assert made.call is not None
-            node = self.moved(made.call)
-            arguments = {given: self.of(given, made) for given in node.all_input_nodes}
-            self.twins[made] = self.add(node, made, arguments, _literals(made, node))
-        return self.twins[made]
+        if rebuilt not in self.twins:
+            assert rebuilt.call is not None
+            node = self.moved(rebuilt.call)
+            arguments = {operand: self.of(operand, rebuilt) for operand in node.all_input_nodes}
+            self.twins[rebuilt] = self.add(node, rebuilt, arguments, _literals(rebuilt, node))
+        return self.twins[rebuilt]
 
     def moved(self, call: fx.Node) -> fx.Node:
         """Return the training node that is the twin of a source call in evaluation.
@@ -117,7 +117,7 @@ class Training:
     ) -> RebuiltCall:
         """Return a call. Calls of the same arguments are made once."""
         key = (node, *arguments.values())
-        return self.made.setdefault(key, RebuiltCall(node, place.layer, arguments, literals))
+        return self.calls_by_key.setdefault(key, RebuiltCall(node, place.layer, arguments, literals))
 
 
 def no_training(reason: str) -> GrowError:
@@ -147,12 +147,12 @@ def _key(node: fx.Node) -> tuple[str, str]:
     return str(node.target), str(stack[-1][0]) if stack else ""
 
 
-def _literals(made: RebuiltCall, node: fx.Node) -> dict[ArgumentPath, Any]:
+def _literals(rebuilt: RebuiltCall, node: fx.Node) -> dict[ArgumentPath, Any]:
     """Return the changed literals of a call in evaluation, in the form of its twin."""
-    return {path: _literal(value, argument(node, path)) for path, value in made.literals.items()}
+    return {path: _literal(value, argument(node, path)) for path, value in rebuilt.literals.items()}
 
 
-def _literal(value: Any, given: Any) -> Any:
-    if isinstance(value, (list, tuple)) and isinstance(given, (list, tuple)):
-        return [g if isinstance(v, fx.Node) else v for v, g in zip(value, given, strict=True)]
+def _literal(value: Any, twin_value: Any) -> Any:
+    if isinstance(value, (list, tuple)) and isinstance(twin_value, (list, tuple)):
+        return [g if isinstance(v, fx.Node) else v for v, g in zip(value, twin_value, strict=True)]
     return value

@@ -29,10 +29,10 @@ PlannedUse = tuple[WeightPlan, list[Value], Weight]
 """A stored tensor of the plan, its uses, and the tensor of the source."""
 
 
-def put_back(made: Assembled, folded: Sequence[Folded]) -> Assembled:
+def put_back(assembled: Assembled, folded: Sequence[Folded]) -> Assembled:
     """Return the tensors of a plan with weight norms put back."""
-    entries: list[PlannedUse] = list(zip(made.weights, made.uses, made.sources, strict=True))
-    read_names = {name for plan in made.weights for name in read_for(plan)}
+    entries: list[PlannedUse] = list(zip(assembled.weights, assembled.uses, assembled.sources, strict=True))
+    read_names = {name for plan in assembled.weights for name in read_for(plan)}
     replaced: dict[ir.Value, list[PlannedUse]] = {}
     for norm, members in _norms(folded):
         stand_ins = {one.stand_in for one in members}
@@ -41,7 +41,9 @@ def put_back(made: Assembled, folded: Sequence[Folded]) -> Assembled:
             replaced |= {one: [] for one in stand_ins}
             replaced[value_of(norm_entries[0][2])] = _parts(norm, norm_entries)
     new_entries = [one for entry in entries for one in replaced.get(value_of(entry[2]), [entry])]
-    return Assembled(*(list(column) for column in zip(*new_entries, strict=True))) if new_entries else made
+    return (
+        Assembled(*(list(column) for column in zip(*new_entries, strict=True))) if new_entries else assembled
+    )
 
 
 def _norms(folded: Sequence[Folded]) -> Iterator[tuple[WeightNorm, list[Folded]]]:

@@ -67,12 +67,12 @@ class _Writing:
         self.stored: dict[ir.Value, fx.Node] = {}
         self.inputs = {v: self.graph.placeholder(identifier(v.name or "")) for v in model.graph.inputs}
 
-    def node(self, made: RebuiltCall) -> fx.Node:
+    def node(self, rebuilt: RebuiltCall) -> fx.Node:
         """Return the node of a written call, or of a tensor."""
-        if made.call is not None:
-            return self.nodes[made]
-        assert made.tensor is not None
-        return self.inputs[made.tensor] if made.tensor in self.inputs else self.tensor(made.tensor)
+        if rebuilt.call is not None:
+            return self.nodes[rebuilt]
+        assert rebuilt.tensor is not None
+        return self.inputs[rebuilt.tensor] if rebuilt.tensor in self.inputs else self.tensor(rebuilt.tensor)
 
     def tensor(self, value: ir.Value) -> fx.Node:
         """Return the node that reads a stored tensor. It stands in front of all calls."""
@@ -82,21 +82,23 @@ class _Writing:
                 self.stored[value] = self.graph.get_attr(self.source.name(value))
         return self.stored[value]
 
-    def given(self, argument: fx.Node, made: RebuiltCall) -> Any:
+    def given(self, argument: fx.Node, rebuilt: RebuiltCall) -> Any:
         """Return an argument: a number if it was one and is known now, otherwise a node."""
         number = not isinstance(argument.meta.get("val"), torch.Tensor)
-        if number and made.tensor is not None and made.tensor.const_value is not None:
-            return entries(made.tensor)[0]
-        return self.node(made)
+        if number and rebuilt.tensor is not None and rebuilt.tensor.const_value is not None:
+            return entries(rebuilt.tensor)[0]
+        return self.node(rebuilt)
 
-    def call(self, made: RebuiltCall) -> None:
+    def call(self, rebuilt: RebuiltCall) -> None:
         """Write one call."""
-        source = made.call
+        source = rebuilt.call
         assert source is not None
-        arguments = {given: self.given(given, one) for given, one in made.arguments.items()}
+        arguments = {
+            argument_node: self.given(argument_node, one) for argument_node, one in rebuilt.arguments.items()
+        }
         args: list[Any] = list(fx.map_arg(source.args, arguments.__getitem__))
         kwargs: dict[str, Any] = dict(fx.map_arg(source.kwargs, arguments.__getitem__))
-        for path, literal in made.literals.items():
+        for path, literal in rebuilt.literals.items():
             _put(args, kwargs, path, self.said(literal, arguments))
         if source.target is aten.scaled_dot_product_attention.default:
             place: ArgumentPath = (MASK,) if len(args) > MASK else ("attn_mask",)
@@ -106,8 +108,8 @@ class _Writing:
                 _put(args, kwargs, place, self.graph.call_function(aten.to.other, (arguments[mask], args[0])))
         node = self.graph.create_node(source.op, source.target, tuple(args), kwargs, source.name)
         if stack := source.meta.get(STACK):
-            node.meta[STACK] = moved(stack, made.move)
-        self.nodes[made] = node
+            node.meta[STACK] = moved(stack, rebuilt.move)
+        self.nodes[rebuilt] = node
         self.results.setdefault(source, []).append(node)
 
     def said(self, literal: Any, arguments: Mapping[fx.Node, Any]) -> Any:

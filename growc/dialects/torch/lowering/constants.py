@@ -26,7 +26,7 @@ class Constants:
     """The constants among the results of a program."""
 
     captured: ExportedModule
-    found: set[fx.Node] = field(default_factory=set)
+    nodes: set[fx.Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         graph = self.captured.program.graph
@@ -38,43 +38,43 @@ class Constants:
         }
         for node in graph.nodes:
             if self._is_constant(node):
-                self.found.add(node)
+                self.nodes.add(node)
 
     def _is_constant(self, node: fx.Node) -> bool:
         if node.op == "placeholder":
             return node.name in self.targets
-        if node.op != "call_function" or not all(n in self.found for n in node.all_input_nodes):
+        if node.op != "call_function" or not all(n in self.nodes for n in node.all_input_nodes):
             return False
         random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
         return not random and all(_is_plain(value) for value in _parts(node.meta.get("val")))
 
     def stands(self, node: fx.Node) -> bool:
         """Whether the result of a call becomes a stored constant."""
-        if node not in self.found or node.op == "placeholder" or not self.serves(node):
+        if node not in self.nodes or node.op == "placeholder" or not self.serves(node):
             return False
         uniform = not node.all_input_nodes and str(node.target).split(".")[1] in UNIFORM
         return isinstance(node.meta["val"], torch.Tensor) and not uniform
 
     def serves(self, node: fx.Node) -> bool:
         """Whether a node that is not itself constant uses this one."""
-        return any(user not in self.found for user in node.users)
+        return any(user not in self.nodes for user in node.users)
 
     def given(self, node: fx.Node) -> list[fx.Node]:
         """Return the placeholders that a constant is computed from."""
         made_of = walk([node], lambda one: one.all_input_nodes, nearest=True)
         return [one for one in made_of if one.op == "placeholder"]
 
-    def value(self, node: fx.Node, made: dict[fx.Node, Any] | None = None) -> Any:
-        """Return the value of a constant. `made` holds the values computed so far."""
-        made = {} if made is None else made
+    def value(self, node: fx.Node, values: dict[fx.Node, Any] | None = None) -> Any:
+        """Return the value of a constant. `values` holds the values computed so far."""
+        values = {} if values is None else values
         if node.op == "placeholder":
             return self.captured.constants[self.targets[node.name]]
-        if node not in made:
-            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self.value(n, made))
+        if node not in values:
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: self.value(n, values))
             target: Any = node.target
             with torch.no_grad():
-                made[node] = target(*args, **kwargs)
-        return made[node]
+                values[node] = target(*args, **kwargs)
+        return values[node]
 
 
 def _parts(value: Any) -> Iterator[Any]:

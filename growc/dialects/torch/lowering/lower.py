@@ -171,7 +171,7 @@ class _ModuleLowering:
         if self.constants.stands(node):
             self.values[node] = self.stored(node)
             return
-        if node in self.constants.found and not self.constants.serves(node):
+        if node in self.constants.nodes and not self.constants.serves(node):
             return
         if key_of(node.target) == "_operator.getitem":
             whole, item = node.args
@@ -200,9 +200,9 @@ class _ModuleLowering:
             try:
                 results = row(call)
             except UnknownError:
-                detach(call.made)
+                detach(call.nodes)
             else:
-                self.nodes += call.made
+                self.nodes += call.nodes
                 return list(results) if isinstance(results, (list, tuple)) else results
         return self.opaque(node, label)
 

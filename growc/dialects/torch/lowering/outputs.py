@@ -35,44 +35,44 @@ class ForwardResult:
     source: LayerPlace | None = None
 
 
-def arranged(spec: TreeSpec, found: Sequence[ForwardResult]) -> tuple[TreeSpec, list[ForwardResult]]:
+def arranged(spec: TreeSpec, results: Sequence[ForwardResult]) -> tuple[TreeSpec, list[ForwardResult]]:
     """Return the structure of the results, and the results in its order. Raises GrowError (G308)."""
-    return _filled(spec, 0, found)
+    return _filled(spec, 0, results)
 
 
 def _instances(
-    spec: TreeSpec, first: int, found: Sequence[ForwardResult]
+    spec: TreeSpec, first: int, results: Sequence[ForwardResult]
 ) -> Iterator[tuple[TreeSpec, list[ForwardResult]]]:
     """Yield a part of the structure once, or once per layer. Its results are numbered from `first` on."""
-    sources = {one.source for one in found if one.output is not None}
-    whole = {one.number for one in found} == set(range(first, first + spec.num_leaves))
+    sources = {one.source for one in results if one.output is not None}
+    whole = {one.number for one in results} == set(range(first, first + spec.num_leaves))
     if whole and len(sources) == 1 and sources != {None} and spec.num_children != 1:
-        for _, layer_results in groupby(found, lambda one: one.layer):
+        for _, layer_results in groupby(results, lambda one: one.layer):
             yield _filled(spec, first, list(layer_results))
     else:
-        yield _filled(spec, first, found)
+        yield _filled(spec, first, results)
 
 
 def _filled(
-    spec: TreeSpec, first: int, found: Sequence[ForwardResult]
+    spec: TreeSpec, first: int, results: Sequence[ForwardResult]
 ) -> tuple[TreeSpec, list[ForwardResult]]:
     if spec.is_leaf():
-        return spec, list(found)
+        return spec, list(results)
     starts = [first]
     for child in spec.children():
         starts.append(starts[-1] + child.num_leaves)
 
-    def child_of(one: ForwardResult) -> int:
-        return next(k for k, end in enumerate(starts[1:]) if one.number < end)
+    def child_of(result: ForwardResult) -> int:
+        return next(k for k, end in enumerate(starts[1:]) if result.number < end)
 
     numbers: list[int] = []
     children: list[TreeSpec] = []
     order: list[ForwardResult] = []
-    for number, members in groupby(found, child_of):
-        for child_spec, results in _instances(spec.child(number), starts[number], list(members)):
+    for number, members in groupby(results, child_of):
+        for child_spec, child_results in _instances(spec.child(number), starts[number], list(members)):
             numbers.append(number)
             children.append(child_spec)
-            order += results
+            order += child_results
     for number, child in enumerate(spec.children()):
         if not child.num_leaves:
             position = sum(n < number for n in numbers)
@@ -84,9 +84,11 @@ def _filled(
     return TreeSpec(spec.type, spec.context, children), order
 
 
-def with_constants(found: Sequence[ForwardResult], constants: Mapping[int, object]) -> list[ForwardResult]:
+def with_constants(
+    tensor_results: Sequence[ForwardResult], constants: Mapping[int, object]
+) -> list[ForwardResult]:
     """Return the results together with the constant ones, which are no tensors, at their places."""
-    results = list(found)
+    results = list(tensor_results)
     for number in sorted(constants):
         later = (k for k, one in enumerate(results) if one.number > number)
         results.insert(next(later, len(results)), ForwardResult(number))

@@ -143,10 +143,10 @@ def adaptive_pool(
     return _first(at, value)
 
 
-def _first(at: Call, made: ir.Value) -> ir.Value | list[ir.Value]:
+def _first(at: Call, result: ir.Value) -> ir.Value | list[ir.Value]:
     """Return the only result of a call, or the first of several if the others (indices) are unused."""
     if not isinstance(at.result, (list, tuple)):
-        return made
+        return result
     if any(user.args[1] for user in at.node.users):
         raise UnknownError
-    return [made]
+    return [result]

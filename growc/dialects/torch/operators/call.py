@@ -130,9 +130,9 @@ class Call(Lowering):
                 site.operands[i] = node_of_value[value]
             if value is not None and value in self.implied:
                 site.implied.add(i)
-        self.made[-1].meta[SITE] = site
-        if len(self.made) > 1:
-            self.made[-1].name = f"{self.name}.{len(self.made)}"
+        self.nodes[-1].meta[SITE] = site
+        if len(self.nodes) > 1:
+            self.nodes[-1].name = f"{self.name}.{len(self.nodes)}"
         return results
 
     def implies(self, value: ir.Value, attribute: str) -> None:
@@ -288,9 +288,9 @@ class Call(Lowering):
 def is_stored(value: ir.Value) -> bool:
     """Whether a value is a stored tensor, or computed from stored tensors alone."""
 
-    def operands(made: ir.Value) -> Iterator[ir.Value]:
-        node = made.producer()
-        if made.const_value is None and node is not None:
+    def operands(computed: ir.Value) -> Iterator[ir.Value]:
+        node = computed.producer()
+        if computed.const_value is None and node is not None:
             yield from (v for v in node.inputs if v is not None)
 
     ancestors = walk([value], operands)
@@ -322,9 +322,9 @@ def dtype_of(value: object) -> torch.dtype:
     return torch.float64 if isinstance(value, (float, torch.SymFloat)) else torch.int64
 
 
-def promoted(given: Sequence[Any]) -> torch.dtype:
+def promoted(operands: Sequence[Any]) -> torch.dtype:
     """Return the dtype in which torch compares operands."""
-    values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in given]
+    values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in operands]
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     if len(values) == 1 or not tensors:
         return dtype_of(values[0])

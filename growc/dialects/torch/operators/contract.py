@@ -83,9 +83,9 @@ def _pads(padding: Extents | str, kernel: Sequence[int], dilations: Sequence[int
     return [0] * 2 * len(kernel) if padding == "valid" else spread(padding, len(kernel)) * 2
 
 
-def spread(given: Extents | str, count: int) -> list[int]:
+def spread(extents: Extents | str, count: int) -> list[int]:
     """Return one number per axis, from one number for all axes or one for each."""
-    items = [given] if isinstance(given, int) else given
+    items = [extents] if isinstance(extents, int) else extents
     numbers = [n for n in items if isinstance(n, int)]
     if len(numbers) < len(items):
         raise UnknownError

@@ -69,35 +69,37 @@ def stands_for(text: str) -> str | None:
 
 
 def _by_rule(
-    rule: LoweringRule, parameters: Sequence[str], said: Mapping[str, ast.expr], at: Call
+    rule: LoweringRule, parameters: Sequence[str], expressions: Mapping[str, ast.expr], at: Call
 ) -> LoweredValues:
     defaults = {p: p.rstrip("_") for p in parameters}
     if "x" in defaults:
         defaults["x"] = "self" if "self" in at.arguments else "input"
-    named = {p: value.id for p, value in said.items() if isinstance(value, ast.Name) and value.id.islower()}
-    names = {p: n for p, n in (defaults | named).items() if p in named or p not in said}
+    named = {
+        p: value.id for p, value in expressions.items() if isinstance(value, ast.Name) and value.id.islower()
+    }
+    names = {p: n for p, n in (defaults | named).items() if p in named or p not in expressions}
     _require(at, set(names.values()))
     values = {p: at.arguments[n] for p, n in names.items() if n in at.arguments}
     at.paths = {p.rstrip("_"): at.paths[n] for p, n in names.items() if n in at.paths}
-    return rule(at, **values, **{p: _literal(value) for p, value in said.items() if p not in named})
+    return rule(at, **values, **{p: _literal(value) for p, value in expressions.items() if p not in named})
 
 
-def _literal(said: ast.expr) -> Any:
+def _literal(expression: ast.expr) -> Any:
     """Return a literal value, or a bare name such as that of an operator."""
-    return said.id if isinstance(said, ast.Name) else ast.literal_eval(said)
+    return expression.id if isinstance(expression, ast.Name) else ast.literal_eval(expression)
 
 
-def _by_formula(said: ast.expr, at: Call) -> ir.Value:
+def _by_formula(expression: ast.expr, at: Call) -> ir.Value:
     tested: set[str] = set()
-    while isinstance(said, ast.IfExp):
-        tested |= _names(said.test)
-        said = said.body if _holds(said.test, at) else said.orelse
-    _require(at, tested | _names(said))
-    return _Formula(at).value(said, at.dtype)
+    while isinstance(expression, ast.IfExp):
+        tested |= _names(expression.test)
+        expression = expression.body if _holds(expression.test, at) else expression.orelse
+    _require(at, tested | _names(expression))
+    return _Formula(at).value(expression, at.dtype)
 
 
-def _names(said: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(said) if isinstance(one, ast.Name)}
+def _names(expression: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(expression) if isinstance(one, ast.Name)}
 
 
 def _holds(test: ast.expr, at: Call) -> bool:
@@ -129,9 +131,9 @@ class _Formula:
     at: Call
     known: dict[tuple[str, torch.dtype], ir.Value] = field(default_factory=dict)
 
-    def value(self, said: ast.expr, dtype: torch.dtype) -> ir.Value:
+    def value(self, expression: ast.expr, dtype: torch.dtype) -> ir.Value:
         """Return the value of a part of a formula. `dtype` is that of arguments and numbers."""
-        match said:
+        match expression:
             case ast.Call(func=ast.Name(id=op), args=operands, keywords=attributes):
                 return self.made(op, operands, {k.arg: k.value for k in attributes if k.arg})
             case ast.Attribute(value=ast.Name(id=name), attr=kind):
@@ -140,7 +142,7 @@ class _Formula:
                 if (name, dtype) not in self.known:
                     self.known[name, dtype] = self.argument(name, dtype)
                 return self.known[name, dtype]
-        return self.at.constant(ast.literal_eval(said), dtype)
+        return self.at.constant(ast.literal_eval(expression), dtype)
 
     def argument(self, name: str, dtype: torch.dtype) -> ir.Value:
         """Return an argument of the call as an operand."""
@@ -149,7 +151,7 @@ class _Formula:
             return self.at.tensor(value, dtype, name)
         return symbolic_sizes.operand(self.at, value, dtype)
 
-    def made(self, op: str, operands: Sequence[ast.expr], said: Mapping[str, ast.expr]) -> ir.Value:
+    def made(self, op: str, operands: Sequence[ast.expr], expressions: Mapping[str, ast.expr]) -> ir.Value:
         """Add an operator with its operands and attributes. The attributes are linked to their arguments."""
         at = self.at
         arguments = [at.arguments[one.id] for one in operands if isinstance(one, ast.Name)]
@@ -159,8 +161,10 @@ class _Formula:
         elif arguments and _compares(op):
             dtype = promoted(arguments)
         inputs = [self.value(one, dtype) for one in operands]
-        named = {k: value.id for k, value in said.items() if isinstance(value, ast.Name)}
-        attributes = {k: at.arguments[named[k]] if k in named else _literal(v) for k, v in said.items()}
+        named = {k: value.id for k, value in expressions.items() if isinstance(value, ast.Name)}
+        attributes = {
+            k: at.arguments[named[k]] if k in named else _literal(v) for k, v in expressions.items()
+        }
         if axis := named.pop("axis", None):
             attributes["axis"] = at.axis(at.arguments[axis], at.arguments["self"])
         return at.follows(at.add(op, *inputs, **attributes), **{name: k for k, name in named.items()})

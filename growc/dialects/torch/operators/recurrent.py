@@ -49,8 +49,8 @@ def recurrent(
     return [value, *(_stacked(at, ends) for ends in zip(*last, strict=True))]
 
 
-def _states(at: Call, given: CallOperand, first: int, count: int, layers: int) -> ir.Value:
-    value = at.tensor(given)
+def _states(at: Call, operand: CallOperand, first: int, count: int, layers: int) -> ir.Value:
+    value = at.tensor(operand)
     if layers == 1:
         return value
     return at.add("Slice", value, *(at.constant([n]) for n in (first, first + count, 0)))

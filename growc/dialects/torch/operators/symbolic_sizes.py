@@ -11,18 +11,18 @@ from torch import fx
 from growc.dialects.torch.operators.call import Call, CallOperand, dtype_of, element
 
 
-def common(at: Call, given: Sequence[CallOperand]) -> torch.dtype:
+def common(at: Call, operands: Sequence[CallOperand]) -> torch.dtype:
     """Return the dtype of arithmetic on symbols and numbers: float64 or int64."""
-    kinds = [dtype_of(a.meta["val"] if isinstance(a, fx.Node) else a) for a in (*given, at.node)]
+    kinds = [dtype_of(a.meta["val"] if isinstance(a, fx.Node) else a) for a in (*operands, at.node)]
     return torch.float64 if torch.float64 in kinds else torch.int64
 
 
-def operand(at: Call, given: CallOperand, dtype: torch.dtype) -> ir.Value:
+def operand(at: Call, size: CallOperand, dtype: torch.dtype) -> ir.Value:
     """Return a symbol or number as a tensor of one element."""
-    if not isinstance(given, fx.Node):
-        return at.constant([given], dtype)
-    value: ir.Value = at.program.value(given)
-    return value if dtype_of(given.meta["val"]) is dtype else at.cast(value, dtype)
+    if not isinstance(size, fx.Node):
+        return at.constant([size], dtype)
+    value: ir.Value = at.program.value(size)
+    return value if dtype_of(size.meta["val"]) is dtype else at.cast(value, dtype)
 
 
 def sym_size(at: Call, x: CallOperand, dim: int) -> ir.Value:

@@ -217,7 +217,7 @@ def _given_out(result: Any) -> OutputSpec:
     return OutputSpec(OutputKind.USER_OUTPUT, ConstantArgument("", result), None)
 
 
-def _fits(given: Tensor, wanted: Tensor) -> bool:
+def _fits(tensor: Tensor, wanted: Tensor) -> bool:
     """Whether a tensor has the wanted sizes, apart from symbols."""
-    pairs = zip(given.shape, wanted.shape, strict=True)
+    pairs = zip(tensor.shape, wanted.shape, strict=True)
     return all(not isinstance(size, int) or size == own for own, size in pairs)

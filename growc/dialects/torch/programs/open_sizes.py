@@ -59,10 +59,10 @@ def guards_of(
 
 @dataclass(frozen=True)
 class _Sizing:
-    """Trial runs on other sizes. given: inputs of the program. called: the name of the symbols to vary."""
+    """Trial runs on other sizes. inputs: those of the program. called: the name of the symbols to vary."""
 
     captured: ExportedModule
-    given: Inputs
+    inputs: Inputs
     called: str
 
     @staticmethod
@@ -108,5 +108,5 @@ class _Sizing:
         """Return the inputs in this size, with their content repeated."""
         calling = CallSignature.of(self.captured)
         return resized(
-            self.captured, calling, self.given, lambda called, own: size if called == self.called else own
+            self.captured, calling, self.inputs, lambda called, own: size if called == self.called else own
         )

@@ -60,11 +60,11 @@ class WideDispatch(TorchDispatchMode):
         kwargs: Mapping[str, object] | None = None,
     ) -> Any:
         """Make a call with widened operands, and widen its results."""
-        asked = (kwargs or {}).get("dtype")
+        dtype = (kwargs or {}).get("dtype")
         args, kwargs = tree_map(self.wide, (args, kwargs or {}))
         result = call(*args, **kwargs)
-        if self.rounds and call is aten._to_copy.default and asked in self.kinds:
-            result = result.to(asked)
+        if self.rounds and call is aten._to_copy.default and dtype in self.kinds:
+            result = result.to(dtype)
         return tree_map(self.wide, result)
 
     def wide(self, value: object) -> Any:

@@ -47,14 +47,14 @@ def difference(module: nn.Module, target: Target, log: Log | None = None) -> str
     return "" if same else first_log_difference(target.log, log)
 
 
-def first_log_difference(planned: Log, found: Log) -> str:
+def first_log_difference(planned: Log, class_log: Log) -> str:
     """Return the first difference of two logs in words, or an empty string."""
-    for a, b in zip(planned.entries, found.entries, strict=False):
+    for a, b in zip(planned.entries, class_log.entries, strict=False):
         if a != b:
             return f"planned is {_told(a)}, and the class has {_told(b)}"
-    if len(planned.entries) != len(found.entries):
-        return f"planned are {len(planned.entries)} operators, and the class has {len(found.entries)}"
-    for k, (wires, others) in enumerate(zip(planned.wires, found.wires, strict=True)):
+    if len(planned.entries) != len(class_log.entries):
+        return f"planned are {len(planned.entries)} operators, and the class has {len(class_log.entries)}"
+    for k, (wires, others) in enumerate(zip(planned.wires, class_log.wires, strict=True)):
         if wires != others:
             reads = _told(planned.entries[k]) if k < len(planned.entries) else "what is returned"
             return f"{reads} is not made from the same in both"

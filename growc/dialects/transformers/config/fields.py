@@ -60,11 +60,11 @@ def without(config: Mapping[str, object], paths: Iterable[FieldPath]) -> dict[st
     return copy
 
 
-def complete(module: nn.Module, given: Mapping[str, object]) -> dict[str, object]:
+def complete(module: nn.Module, config: Mapping[str, object]) -> dict[str, object]:
     """Return a config with all fields of its class, including defaults."""
     class_config: Any = getattr(module, "config", None)
     fields = {} if class_config is None else class_config.to_dict()
-    return {**fields, **{name: value for name, value in given.items() if not isinstance(value, dict)}}
+    return {**fields, **{name: value for name, value in config.items() if not isinstance(value, dict)}}
 
 
 PER_LAYER = "per_layer_config"

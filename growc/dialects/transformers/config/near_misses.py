@@ -189,8 +189,8 @@ def _moved(trials: ConfigTrials, trial: ConfigTrial, paths: Sequence[FieldPath])
     chosen = {p: v for p, v in trial.values.items() if p in paths}
     rest = {p: v for p, v in trial.values.items() if p not in paths}
     for values, others in ((trial.values, rest), (chosen, {})):
-        builds = [(trials.of(asked, logged=False), asked) for asked in (values, others)]
-        if any(built.values.keys() - asked.keys() - trials.decided.keys() for built, asked in builds):
+        builds = [(trials.of(changes, logged=False), changes) for changes in (values, others)]
+        if any(built.values.keys() - changes.keys() - trials.decided.keys() for built, changes in builds):
             continue  # the class refuses these values alone
         with_fields, without_fields = (built.features for built, _ in builds)
         if moved := {

@@ -309,8 +309,8 @@ def _power(value: int, probe: int, old: float, new: float, wanted: float) -> flo
     return float(value * (wanted / old) ** (1 / degree))
 
 
-def _whole(found: float) -> int | None:
-    return round(found) if found > 0 and abs(found - round(found)) < NEAR_WHOLE else None
+def _whole(number: float) -> int | None:
+    return round(number) if number > 0 and abs(number - round(number)) < NEAR_WHOLE else None
 
 
 def probes(value: Any) -> list[Any]:

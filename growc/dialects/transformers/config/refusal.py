@@ -43,7 +43,9 @@ class PlannedSizes:
     works: Callable[[Sequence[str]], bool]
 
 
-def refusal(kind: str, found: Unsolved, asked: PlannedSizes, repeated: Mapping[str, int]) -> Diagnostic:
+def refusal(
+    kind: str, unsolved: Unsolved, planned_sizes: PlannedSizes, repeated: Mapping[str, int]
+) -> Diagnostic:
     """Return the diagnostic that a class cannot hold the planned sizes.
 
     repeated: how often tensors are planned that no layer number tells apart.
@@ -51,17 +53,21 @@ def refusal(kind: str, found: Unsolved, asked: PlannedSizes, repeated: Mapping[s
     message = f"no config of `{kind}` gives the planned sizes"
     if repeated:
         remedy = "`keep_class=False`, in Python, gives a module that has all of them"
-        return Diagnostic("G318", message, notes=(_repetition(repeated, asked.before),), help=remedy)
-    pairs = ((name, *values) for name, values in found.decided.items())
+        return Diagnostic("G318", message, notes=(_repetition(repeated, planned_sizes.before),), help=remedy)
+    pairs = ((name, *values) for name, values in unsolved.decided.items())
     notes = [f"the plan asks for `{name}` = {new}, and {decided} is decided" for name, decided, new in pairs]
-    notes.append(_difference(found))
-    if found.refused is not None:
-        fields, why = found.refused
+    notes.append(_difference(unsolved))
+    if unsolved.refused is not None:
+        fields, why = unsolved.refused
         values = " and ".join(f"`{field}` = {new}" for field, (_, new) in fields.items())
         notes.append(f"the class refuses {values}: {why}")
-    works = ((tied, more) for tied, more in islice(_proposals(found, asked), TRIALS) if asked.works(more))
-    tied, more = next(works, (next(iter(_least_first(found.tied, asked)), None), []))
-    if tied is not None and found.refused is None:
+    works = (
+        (tied, more)
+        for tied, more in islice(_proposals(unsolved, planned_sizes), TRIALS)
+        if planned_sizes.works(more)
+    )
+    tied, more = next(works, (next(iter(_least_first(unsolved.tied, planned_sizes)), None), []))
+    if tied is not None and unsolved.refused is None:
         name, axis, size = tied.size
         then = (f", and then axis {k} of `{n}` is {new}, planned to be {old}" for n, k, old, new in tied.axes)
         with_it = f"with `{tied.field}` = {tied.value}{next(then, '')}"
@@ -82,16 +88,16 @@ def computed_otherwise(kind: str, weight: str, stored: Sequence[str]) -> Diagnos
     return Diagnostic("G318", message, notes=notes, help=remedy)
 
 
-def _difference(found: Unsolved) -> str:
-    if found.failed:
-        return found.failed
-    if found.sizes:
-        name, axis, planned, there = found.sizes[0]
-        more = f", and {len(found.sizes) - 1} more" if len(found.sizes) > 1 else ""
+def _difference(unsolved: Unsolved) -> str:
+    if unsolved.failed:
+        return unsolved.failed
+    if unsolved.sizes:
+        name, axis, planned, there = unsolved.sizes[0]
+        more = f", and {len(unsolved.sizes) - 1} more" if len(unsolved.sizes) > 1 else ""
         return f"axis {axis} of `{name}` is planned to be {planned}, and is {there} in the class{more}"
-    if found.names:
-        return f"only one of both has `{found.names[0]}`"
-    return found.operators or "all shapes are as planned, and the operators are not"
+    if unsolved.names:
+        return f"only one of both has `{unsolved.names[0]}`"
+    return unsolved.operators or "all shapes are as planned, and the operators are not"
 
 
 def _repetition(repeated: Mapping[str, int], before: Mapping[str, tuple[int, ...]]) -> str:
@@ -104,30 +110,32 @@ def _repetition(repeated: Mapping[str, int], before: Mapping[str, tuple[int, ...
     return f"{note}: only a part of `{numbered[1]}` repeats, and the class adds whole layers"
 
 
-def _least_first(tied: Sequence[TiedField], asked: PlannedSizes) -> list[TiedField]:
+def _least_first(tied: Sequence[TiedField], planned_sizes: PlannedSizes) -> list[TiedField]:
     """Return fields, the one that changes the fewest other axes first."""
-    return sorted(tied, key=lambda field: len(_statements(field.axes, asked, 0, 0)))
+    return sorted(tied, key=lambda field: len(_statements(field.axes, planned_sizes, 0, 0)))
 
 
-def _proposals(found: Unsolved, asked: PlannedSizes) -> Iterator[tuple[TiedField | None, list[str]]]:
+def _proposals(
+    unsolved: Unsolved, planned_sizes: PlannedSizes
+) -> Iterator[tuple[TiedField | None, list[str]]]:
     """Yield statements to add, each with the field that then gives a planned size.
 
     The field is None for statements that lead to the closest configs. An axis is resized through any of its
     factors.
     """
-    fields = [(tied, tied.axes) for tied in _least_first(found.tied, asked)]
-    closest = [(None, near_miss.sizes) for near_miss in (found, *found.others)]
+    fields = [(tied, tied.axes) for tied in _least_first(unsolved.tied, planned_sizes)]
+    closest = [(None, near_miss.sizes) for near_miss in (unsolved, *unsolved.others)]
     seen: set[tuple[str, ...]] = set()
     for factor in (0, 1):
         for tied, axes in (*fields, *closest):
             for alternative in (0, 1):
-                statements = _statements(axes, asked, factor, alternative)
+                statements = _statements(axes, planned_sizes, factor, alternative)
                 if statements and len(statements) <= STATEMENTS and tuple(statements) not in seen:
                     seen.add(tuple(statements))
                     yield tied, statements
 
 
-def _statements(axes: MismatchedAxes, asked: PlannedSizes, factor: int, way: int) -> list[str]:
+def _statements(axes: MismatchedAxes, planned_sizes: PlannedSizes, factor: int, way: int) -> list[str]:
     """Return statements that make all these axes as the class has them.
 
     Nothing that was asked for is taken back. Nothing shrinks (or grows) unless the recipe shrinks (or grows)
@@ -136,12 +144,12 @@ def _statements(axes: MismatchedAxes, asked: PlannedSizes, factor: int, way: int
     named: dict[str, None] = {}
     plain: dict[str, None] = {}
     for name, axis, planned, size in axes:
-        shape = asked.before.get(name, ())
+        shape = planned_sizes.before.get(name, ())
         old = shape[axis] if axis < len(shape) else planned
         verb = "widen" if size > planned else "subclone"
-        if verb not in asked.verbs or (size - planned) * (planned - old) < 0:
+        if verb not in planned_sizes.verbs or (size - planned) * (planned - old) < 0:
             continue
-        roles = asked.called(name, axis)[factor:][:1]
+        roles = planned_sizes.called(name, axis)[factor:][:1]
         if not roles and not factor:
             plain[f'{verb} axis {axis} of "{name}" to {size} {WAYS[verb][way]}'] = None
         for role, current in roles:

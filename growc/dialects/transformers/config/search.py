@@ -84,8 +84,10 @@ def solve(
     if isinstance(free, Unsolved):
         return outcome
     before = {path: (None, trials.value(path)) for path in decided}
-    asked = {path: free.fields.get(spelled(path), before[path])[1] for path in decided}
-    return replace(outcome, decided={spelled(p): (v, asked[p]) for p, v in decided.items() if v != asked[p]})
+    planned = {path: free.fields.get(spelled(path), before[path])[1] for path in decided}
+    return replace(
+        outcome, decided={spelled(p): (v, planned[p]) for p, v in decided.items() if v != planned[p]}
+    )
 
 
 def _fields_of_wrong_sizes(trials: ConfigTrials) -> list[FieldPath]:
@@ -169,7 +171,7 @@ def _solved(trials: ConfigTrials, trial: ConfigTrial) -> FittedConfig:
     tops = [
         tuple(takewhile(lambda key: isinstance(key, str), path)) for path in trial.values
     ]  # lists are written as a whole
-    short = changed(trials.given, {top: value_at(full, top) for top in tops})
+    short = changed(trials.source_config, {top: value_at(full, top) for top in tops})
     rebuilt = trials.built(short, logged=True)
     equal = rebuilt.log is not None and same_logs(trial.log, rebuilt.log) and rebuilt.shapes == trial.shapes
     config, log = (short, rebuilt.log) if rebuilt.log is not None and equal else (full, trial.log)

@@ -70,8 +70,8 @@ def layer_counts(names: Iterable[str]) -> dict[str, int]:
     return {container: len(numbers) for container, numbers in parts.items()}
 
 
-def agreement(wanted: Features, found: Features) -> float:
+def agreement(wanted: Features, present: Features) -> float:
     """Return the fraction of sizes that are as wanted: 1 if all are equal."""
-    either = len(wanted.keys() | found.keys())
-    same = sum(found.get(feature) == size for feature, size in wanted.items())
+    either = len(wanted.keys() | present.keys())
+    same = sum(present.get(feature) == size for feature, size in wanted.items())
     return same / either if either else 1.0

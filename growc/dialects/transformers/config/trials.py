@@ -175,7 +175,7 @@ class ConfigTrials:
 
     def __init__(
         self,
-        given: Mapping[str, object],
+        source_config: Mapping[str, object],
         target: Target,
         build: Build,
         known: KnownSizes | None = None,
@@ -183,13 +183,13 @@ class ConfigTrials:
         paired: bool = False,
         by_layer: Collection[FieldPath] = (),
     ) -> None:
-        self.given, self.target, self.build, self.paired = dict(given), target, build, paired
+        self.source_config, self.target, self.build, self.paired = dict(source_config), target, build, paired
         self.known = KnownSizes() if known is None else known
-        with asking() as asked:
-            module = build(self.given)
-        self.config = complete(module, self.given)
+        with asking() as missing:
+            module = build(self.source_config)
+        self.config = complete(module, self.source_config)
         self.leaves = dict(leaves(self.config))
-        self.leaves |= {path: None for path in asked.paths(module) if path not in self.leaves}
+        self.leaves |= {path: None for path in missing.paths(module) if path not in self.leaves}
         for path in by_layer:
             own = fields_by_layer(module, path)
             taken = own and self._tried({own[0]: scaled(self.leaves[path], 2)}, logged=False).shapes
@@ -250,22 +250,22 @@ class ConfigTrials:
             return ConfigTrial(values=values, failed=said(error))
         return ConfigTrial(values=values, **vars(self.built(config, logged)))
 
-    def _joined(self, made: ConfigTrial, logged: bool) -> ConfigTrial | None:
+    def _joined(self, trial: ConfigTrial, logged: bool) -> ConfigTrial | None:
         """Extend the new values if the class refuses them alone, or builds and does not run.
 
         Of the trials of one kind of extension, the one with most of the planned sizes is taken. If the class
         was built but did not run, a trial that runs with the same sizes is taken.
         """
-        for several in self._more(made):
-            candidates = (self._tried({**more, **made.values}, logged=False) for more in several if more)
-            accepted = [t for t in candidates if t.shapes and (not made.shapes or t.shapes == made.shapes)]
+        for several in self._more(trial):
+            candidates = (self._tried({**more, **trial.values}, logged=False) for more in several if more)
+            accepted = [t for t in candidates if t.shapes and (not trial.shapes or t.shapes == trial.shapes)]
             for candidate in sorted(accepted, key=lambda t: -agreement(self.wanted, t.features)):
                 candidate = self._tried(candidate.values, logged)
                 if not candidate.failed:
                     return candidate
         return None
 
-    def _more(self, made: ConfigTrial) -> Iterator[Sequence[Values]]:
+    def _more(self, trial: ConfigTrial) -> Iterator[Sequence[Values]]:
         """Yield kinds of values to change with the others, in this order.
 
         - Fields that the class fills itself.
@@ -274,16 +274,16 @@ class ConfigTrials:
         - Lists per layer.
         - Lists of the same length that the class fills.
         """
-        equal, ratios = self._equal(made.values), self._in_proportion(made.values)
-        if made.shapes or not self.paired:
+        equal, ratios = self._equal(trial.values), self._in_proportion(trial.values)
+        if trial.shapes or not self.paired:
             ratios = [more for more in ratios if more.items() <= equal.items()]
-        if not made.shapes:
-            yield [self.filled(made.values, self.own)]
+        if not trial.shapes:
+            yield [self.filled(trial.values, self.own)]
         yield [equal]
         yield ratios
-        yield [self.lists(made.values)]
-        if not made.shapes:
-            yield [self.filled(made.values, self.whole)]
+        yield [self.lists(trial.values)]
+        if not trial.shapes:
+            yield [self.filled(trial.values, self.whole)]
 
     def built(self, config: dict[str, object], logged: bool) -> Built:
         """Return the build of a config, made once for all targets, with its log or only its sizes."""
@@ -380,20 +380,20 @@ class ConfigTrials:
         """`own` together with lists as long as a list of layers, since these may be names of stages."""
         return self._own(sorted(self.layered, key=repr), self.own)
 
-    def _own(self, paths: Iterable[FieldPath], found: tuple[FieldPath, ...] = ()) -> tuple[FieldPath, ...]:
-        """Extend `found` by the fields that the class fills with equal values if all of these are missing."""
+    def _own(self, paths: Iterable[FieldPath], filled: tuple[FieldPath, ...] = ()) -> tuple[FieldPath, ...]:
+        """Extend `filled` by fields that the class fills with equal values if all of these are missing."""
         for path in paths:
-            completed = self._completed(without(self.config, (*found, path)))
-            found += (path,) if completed == self.config else ()
-        return found
+            completed = self._completed(without(self.config, (*filled, path)))
+            filled += (path,) if completed == self.config else ()
+        return filled
 
-    def _completed(self, given: dict[str, object]) -> dict[str, object] | None:
+    def _completed(self, config: dict[str, object]) -> dict[str, object] | None:
         """Return a config as the class completes it, or None if the class refuses it."""
-        key = repr(given)
+        key = repr(config)
         if key not in self.known.completed:
             self.known.completed[key] = None
             with suppress(Exception):  # a constructor may refuse with anything
-                self.known.completed[key] = complete(self.build(given), given)
+                self.known.completed[key] = complete(self.build(config), config)
         return self.known.completed[key]
 
     def score(self, trial: ConfigTrial) -> float:

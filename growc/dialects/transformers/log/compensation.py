@@ -47,28 +47,28 @@ class Compensation:
     gaps: tuple[str, ...] = ()
 
 
-def compensate(planned: Log, found: Log) -> Compensation:
+def compensate(planned: Log, class_log: Log) -> Compensation:
     """Return the factors for the weights with which a class computes the plan.
 
     Raises ValueError if the logs differ in more than real literals.
     """
-    logs = alike(planned, found)
+    logs = alike(planned, class_log)
     if logs is None:
         raise ValueError("the logs differ in more than literals")
-    planned, found = logs
-    pairs = enumerate(zip(planned.entries, found.entries, strict=True))
+    planned, class_log = logs
+    pairs = enumerate(zip(planned.entries, class_log.entries, strict=True))
     parting = [i for i, (a, b) in pairs if a != b]
-    factors = _factors(planned, found, parting)
+    factors = _factors(planned, class_log, parting)
     if factors is not None:
         return Compensation(factors)
-    solvable = [i for i in parting if _factors(planned, found, [i]) is not None]
-    factors = _factors(planned, found, solvable)
+    solvable = [i for i in parting if _factors(planned, class_log, [i]) is not None]
+    factors = _factors(planned, class_log, solvable)
     unsolvable = [i for i in parting if i not in solvable or factors is None]
-    return Compensation(factors or {}, tuple(dict.fromkeys(_told(planned, found, i) for i in unsolvable)))
+    return Compensation(factors or {}, tuple(dict.fromkeys(_told(planned, class_log, i) for i in unsolvable)))
 
 
-def _told(planned: Log, found: Log, number: int) -> str:
-    a, b = planned.entries[number], found.entries[number]
+def _told(planned: Log, class_log: Log, number: int) -> str:
+    a, b = planned.entries[number], class_log.entries[number]
     shown = [
         f"{x:g} in the plan and {y:g} in the class" for x, y in zip(a.exact, b.exact, strict=True) if x != y
     ]
@@ -76,14 +76,14 @@ def _told(planned: Log, found: Log, number: int) -> str:
     return f"`{a.operator}` to {list(a.shapes[0])} has {shown[0]}{more}"
 
 
-def _factors(planned: Log, found: Log, parting: Sequence[int]) -> dict[str, Factor] | None:
+def _factors(planned: Log, class_log: Log, parting: Sequence[int]) -> dict[str, Factor] | None:
     """Return factors that compensate for these differences, or None if there are none."""
     shifted = dict(_shifted(planned))
     equations: list[Balance] = []
     for number, entry in enumerate(planned.entries):
         if number in shifted:
             continue
-        class_entry = found.entries[number] if number in parting else entry
+        class_entry = class_log.entries[number] if number in parting else entry
         results = [(number, place) for place in range(len(entry.shapes))]
         try:
             equations += balances(entry, class_entry, planned.wires[number], results)

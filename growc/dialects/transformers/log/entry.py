@@ -105,15 +105,15 @@ class Log:
         return common / (len(self.entries) + len(other.entries)) if self.entries or other.entries else 1.0
 
 
-def alike(planned: Log, found: Log) -> tuple[Log, Log] | None:
+def alike(planned: Log, class_log: Log) -> tuple[Log, Log] | None:
     """Return two logs, as they are or folded, that differ only in real literals, or None."""
-    pairs = (planned, found), (planned.folded or planned, found.folded or found)
+    pairs = (planned, class_log), (planned.folded or planned, class_log.folded or class_log)
     return next(((a, b) for a, b in pairs if a.structure == b.structure), None)
 
 
-def same_logs(planned: Log, found: Log) -> bool:
+def same_logs(planned: Log, class_log: Log) -> bool:
     """Whether two logs are equal, as they are or folded."""
-    return planned == found or (planned.folded or planned) == (found.folded or found)
+    return planned == class_log or (planned.folded or planned) == (class_log.folded or class_log)
 
 
 def is_input(wire: Wire) -> bool:
@@ -162,13 +162,13 @@ def _kind(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def same(name: str, args: Any, made: list[Tensor]) -> bool:
+def same(name: str, args: Any, results: list[Tensor]) -> bool:
     """Whether a conversion, view, slice or expansion returns its input unchanged."""
     if name not in VIEWS and name not in ("_to_copy", "expand", "slice"):
         return False
-    if not isinstance(args[0], Tensor) or args[0].dtype != made[0].dtype:
+    if not isinstance(args[0], Tensor) or args[0].dtype != results[0].dtype:
         return False
-    return sizes_of(args[0]) == sizes_of(made[0])
+    return sizes_of(args[0]) == sizes_of(results[0])
 
 
 def sizes_of(tensor: Tensor) -> tuple[str, ...]:
@@ -177,18 +177,18 @@ def sizes_of(tensor: Tensor) -> tuple[str, ...]:
 
 
 def entry_of(
-    func: Any, name: str, args: Any, kwargs: Any, made: list[Tensor], fixed: bool = False
+    func: Any, name: str, args: Any, kwargs: Any, results: list[Tensor], fixed: bool = False
 ) -> LogEntry:
     """Return the entry of a call. fixed: no other sizes occur, except for the rows of a batch."""
-    shapes = tuple(tuple(map(_length, tensor.shape)) for tensor in made)
-    kinds = tuple(map(_kind, made))
+    shapes = tuple(tuple(map(_length, tensor.shape)) for tensor in results)
+    kinds = tuple(map(_kind, results))
     if name in VIEWS:
         return LogEntry(VIEW, shapes, kinds)
     if name in PARTED:
         axis = args[2] if len(args) > 2 else kwargs.get("dim", 0)
         return LogEntry(PARTED[0], shapes, kinds, (axis % len(shapes[0]),))
     if fixed and name in POOLS:
-        args, kwargs = _within(func, args, kwargs, made[0])
+        args, kwargs = _within(func, args, kwargs, results[0])
     if func in VARIANCES:
         kwargs, correction = kwargs | {"correction": None}, kwargs.get("correction", 1)
     literals = _cut(func, args, kwargs) if name in CUTS else list(_literals(func, args, kwargs))
@@ -210,7 +210,7 @@ def _length(size: int | torch.SymInt) -> int:
     return int(size) if is_known(size) else COUNTED
 
 
-def _within(func: Any, args: Any, kwargs: Any, made: Tensor) -> tuple[Any, Any]:
+def _within(func: Any, args: Any, kwargs: Any, result: Tensor) -> tuple[Any, Any]:
     """Return the arguments of a pooling, with windows cut to the size of their axis.
 
     This holds for a window at least as long as its axis, without padding, of which there is one. It averages
@@ -219,7 +219,7 @@ def _within(func: Any, args: Any, kwargs: Any, made: Tensor) -> tuple[Any, Any]:
     names = [argument.name for argument in func._schema.arguments]
     arguments = dict(zip(names, args, strict=False)) | kwargs
     places = POOLS.index(func.overloadpacket.__name__) + 1
-    sizes, counts = args[0].shape[-places:], made.shape[-places:]
+    sizes, counts = args[0].shape[-places:], result.shape[-places:]
     windows = _each(arguments["kernel_size"], places)
     strides, paddings = (
         _each(arguments.get(n) or d, places) for n, d in (("stride", windows), ("padding", 0))
@@ -231,9 +231,9 @@ def _within(func: Any, args: Any, kwargs: Any, made: Tensor) -> tuple[Any, Any]:
     return [args[0]], {name: value for name, value in arguments.items() if name != names[0]}
 
 
-def _each(given: object, count: int) -> list[Any]:
+def _each(numbers: object, count: int) -> list[Any]:
     """Return one number for each axis."""
-    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    several = list(numbers) if isinstance(numbers, (list, tuple)) else [numbers]
     return several * count if len(several) == 1 else several
 
 
@@ -270,7 +270,7 @@ Ordered = tuple[tuple[LogEntry, ...], tuple[tuple[Wire, ...], ...]]
 
 def ordered(
     entries: Sequence[LogEntry],
-    given: Sequence[Sequence[Wire]],
+    operand_wires: Sequence[Sequence[Wire]],
     results: Sequence[Wire],
     kept: Collection[int] = (),
 ) -> Ordered:
@@ -283,15 +283,15 @@ def ordered(
     number_of: dict[object, int] = {}
     kept_entries: list[LogEntry] = []
     wires: list[tuple[Wire, ...]] = []
-    wanted = [wire[0] for wire in results if not isinstance(wire, str)]
+    result_numbers = [wire[0] for wire in results if not isinstance(wire, str)]
 
     def needs(number: int) -> list[int]:
-        return [wire[0] for wire in given[number] if not isinstance(wire, str)]
+        return [wire[0] for wire in operand_wires[number] if not isinstance(wire, str)]
 
     for number in postorder(
-        [*wanted, *kept], needs
+        [*result_numbers, *kept], needs
     ):  # operands in order, independent of the order of execution
-        operands = tuple(_moved(wire, places) for wire in given[number])
+        operands = tuple(_moved(wire, places) for wire in operand_wires[number])
         key = number if number in kept else (entries[number], operands)
         places[number] = number_of.setdefault(key, len(kept_entries))
         if places[number] == len(kept_entries):

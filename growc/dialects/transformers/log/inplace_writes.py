@@ -63,15 +63,15 @@ class WriteTracker:
         view.taken = source
         return self._keep(tensor, output if view.parts is None else output[view.part])
 
-    def saw(self, func: Any, args: Any, kwargs: Any, made: Any) -> None:
+    def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         """Record the views that a non-writing operator has made."""
         first = next(iter(func._schema.arguments), None)
         if first is None or first.alias_info is None or not args or not isinstance(args[0], Tensor):
             return
-        parts = list(made) if isinstance(made, list | tuple) else [made]
+        parts = list(result) if isinstance(result, list | tuple) else [result]
         for number, part in enumerate(parts):
             if part is not args[0] and _memory(part) == _memory(args[0]):
-                several = made if isinstance(made, list | tuple) else None
+                several = result if isinstance(result, list | tuple) else None
                 taken = self.now(args[0])
                 self.views[part] = _View(func, args, kwargs, args[0], taken, several, number)
 

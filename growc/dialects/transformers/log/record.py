@@ -112,15 +112,15 @@ class Recorder(TorchDispatchMode):
         for name in sorted(named, reverse=True):
             self.wire[named[name]] = name
         entries = [(constant(buffer), buffer, stand_in) for buffer, stand_in in computed]
-        for entry, buffer, stand_in in sorted(entries, key=lambda found: repr(found[0])):
+        for entry, buffer, stand_in in sorted(entries, key=lambda row: repr(row[0])):
             self.add(entry, [], [stand_in])
             self._learn([stand_in], [buffer])
         self.written.kept.update(state.values(), (stand_in for _, stand_in in computed))
 
-    def add(self, entry: LogEntry, given: Sequence[Wire], made: Sequence[Tensor]) -> None:
+    def add(self, entry: LogEntry, operands: Sequence[Wire], results: Sequence[Tensor]) -> None:
         """Add one operator with its tensors."""
-        self.wires.append(list(given))
-        self.wire |= {tensor: (len(self.entries), place) for place, tensor in enumerate(made)}
+        self.wires.append(list(operands))
+        self.wire |= {tensor: (len(self.entries), place) for place, tensor in enumerate(results)}
         self.entries.append(entry)
 
     def by_now(self, tensor: Tensor) -> Tensor:
@@ -167,36 +167,36 @@ class Recorder(TorchDispatchMode):
                 self.written.saw(func, args, passed, result)
         return result
 
-    def _ran(self, func: Any, args: Any, kwargs: Any, made: list[Tensor]) -> None:
+    def _ran(self, func: Any, args: Any, kwargs: Any, results: list[Tensor]) -> None:
         """Record an operator. One that only copies gives its operand again."""
         name = func.overloadpacket.__name__.removesuffix("_")
         wires = [self._of(leaf) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         if name in LIFTED and args[0] not in self.wire:
-            self.add(constant(args[0]), [], made)
-        elif name in PLAIN or same(name, args, made):
-            self._stands_for(made, wires[0])
-        elif name in VIEWS and args[0].dtype == made[0].dtype:
-            self._viewed(func, args, kwargs, made)
+            self.add(constant(args[0]), [], results)
+        elif name in PLAIN or same(name, args, results):
+            self._stands_for(results, wires[0])
+        elif name in VIEWS and args[0].dtype == results[0].dtype:
+            self._viewed(func, args, kwargs, results)
         elif name.startswith(TYPED):
-            self.add(entry_of(func, name.removeprefix(TYPED), args, kwargs, made), [], made)
-            self._learn(made, self._values(func, args, kwargs, made))
+            self.add(entry_of(func, name.removeprefix(TYPED), args, kwargs, results), [], results)
+            self._learn(results, self._values(func, args, kwargs, results))
         else:
-            self.add(entry_of(func, name, args, kwargs, made, self.fixed), wires, made)
-            self._learn(made, self._values(func, args, kwargs, made))
+            self.add(entry_of(func, name, args, kwargs, results, self.fixed), wires, results)
+            self._learn(results, self._values(func, args, kwargs, results))
 
-    def _viewed(self, func: Any, args: Any, kwargs: Any, made: list[Tensor]) -> None:
+    def _viewed(self, func: Any, args: Any, kwargs: Any, results: list[Tensor]) -> None:
         """Record a view. A view of a view is one of the base, or the base itself if the sizes are equal."""
         wire = self._of(args[0])
         source, sizes = self.seen.get(wire, (wire, sizes_of(args[0])))
-        if sizes_of(made[0]) == sizes:
-            self._stands_for(made, source)
+        if sizes_of(results[0]) == sizes:
+            self._stands_for(results, source)
             return
-        self.add(entry_of(func, VIEW, args, kwargs, made), [source], made)
-        self.seen[self.wire[made[0]]] = source, sizes
-        self._learn(made, self._values(func, args, kwargs, made))
+        self.add(entry_of(func, VIEW, args, kwargs, results), [source], results)
+        self.seen[self.wire[results[0]]] = source, sizes
+        self._learn(results, self._values(func, args, kwargs, results))
 
-    def _stands_for(self, made: list[Tensor], given: Wire) -> None:
-        self.wire[made[0]] = given
+    def _stands_for(self, results: list[Tensor], wire: Wire) -> None:
+        self.wire[results[0]] = wire
 
     def _of(self, tensor: Tensor) -> Wire:
         """Return the wire of a tensor. A real tensor of the program becomes a constant."""
@@ -207,18 +207,18 @@ class Recorder(TorchDispatchMode):
 
     # ------------------------------------------------------------------------------------ known values
 
-    def _learn(self, made: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-        for tensor, value in zip(made, values, strict=False):
+    def _learn(self, results: Sequence[Tensor], values: Sequence[Tensor]) -> None:
+        for tensor, value in zip(results, values, strict=False):
             if not value.is_meta:
                 self.known[self.wire[tensor]] = value
 
-    def _values(self, func: Any, args: Any, kwargs: Any, made: Sequence[Tensor]) -> list[Tensor]:
+    def _values(self, func: Any, args: Any, kwargs: Any, results: Sequence[Tensor]) -> list[Tensor]:
         """Return the results of an operator on known values, or nothing if some are unknown."""
         name = func.overloadpacket.__name__
         undetermined = torch.Tag.nondeterministic_seeded in func.tags or UNSET in name
         symbols = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in tree_leaves((args, kwargs)))
-        symbols |= not all(is_known(size) for tensor in made for size in tensor.shape)
-        if undetermined or func._schema.is_mutable or symbols or sum(t.numel() for t in made) > LARGE:
+        symbols |= not all(is_known(size) for tensor in results for size in tensor.shape)
+        if undetermined or func._schema.is_mutable or symbols or sum(t.numel() for t in results) > LARGE:
             return []
         reads_no_values = name.startswith(TYPED) or name in SHAPED
         tensors = (leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))

@@ -63,22 +63,26 @@ class NoFactorError(Exception):
 
 
 def balances(
-    planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]
+    planned: LogEntry, class_entry: LogEntry, operands: Sequence[Wire], results: Sequence[Wire]
 ) -> list[Balance]:
     """Return the equations of one operator. Raises NoFactorError."""
-    name, out = planned.operator, made[0]
+    name, out = planned.operator, results[0]
     if not planned.kinds[0].startswith(REAL):
-        _alike(planned, found)
-        return [Balance({wire: 1.0}) for wire in (*given, *made)]
+        _alike(planned, class_entry)
+        return [Balance({wire: 1.0}) for wire in (*operands, *results)]
     if name in LAYER_NORMS:
-        return _norm(given, out, _shift(planned, found))
+        return _norm(operands, out, _shift(planned, class_entry))
     if name.startswith(SCALED):
-        shift = _shift(planned, found)
-        return [Balance({given[0]: 1.0, given[1]: 1.0}, -shift), equal(given[2], out), *none(given[3:])]
+        shift = _shift(planned, class_entry)
+        return [
+            Balance({operands[0]: 1.0, operands[1]: 1.0}, -shift),
+            equal(operands[2], out),
+            *none(operands[3:]),
+        ]
     if name in RULES:
-        return RULES[name](planned, found, given, made)
-    _alike(planned, found)
-    return none((*given, *made))
+        return RULES[name](planned, class_entry, operands, results)
+    _alike(planned, class_entry)
+    return none((*operands, *results))
 
 
 def scales(entry: LogEntry) -> bool:
@@ -87,10 +91,10 @@ def scales(entry: LogEntry) -> bool:
     return entry.operator in SAME and not pads
 
 
-def parted(name: str, given: Sequence[Wire]) -> tuple[list[Wire], list[Wire]]:
+def parted(name: str, operands: Sequence[Wire]) -> tuple[list[Wire], list[Wire]]:
     """Return the bias of a product, if it has one, and its factors."""
-    place = BIAS.get(name, len(given))
-    return list(given[place : place + 1]), [*given[:place], *given[place + 1 :]]
+    place = BIAS.get(name, len(operands))
+    return list(operands[place : place + 1]), [*operands[:place], *operands[place + 1 :]]
 
 
 def equal(a: Wire, b: Wire) -> Balance:
@@ -103,19 +107,19 @@ def none(wires: Sequence[Wire]) -> list[Balance]:
     return [Balance({wire: 1.0}) for wire in wires]
 
 
-def _alike(planned: LogEntry, found: LogEntry) -> None:
-    if planned.exact != found.exact:
+def _alike(planned: LogEntry, class_entry: LogEntry) -> None:
+    if planned.exact != class_entry.exact:
         raise NoFactorError
 
 
-def _shift(planned: LogEntry, found: LogEntry) -> float:
+def _shift(planned: LogEntry, class_entry: LogEntry) -> float:
     """Return the logarithm of the single factor between the literals of a class and the planned ones.
 
     Raises NoFactorError if there is no such factor.
     """
-    pairs = [(a, b) for a, b in zip(planned.exact, found.exact, strict=True) if a or b]
+    pairs = [(a, b) for a, b in zip(planned.exact, class_entry.exact, strict=True) if a or b]
     if any(a == 0 or b / a <= 0 or not math.isfinite(b / a) for a, b in pairs):
-        if planned.exact == found.exact:
+        if planned.exact == class_entry.exact:
             return 0.0
         raise NoFactorError
     shifts = [math.log(b / a) for a, b in pairs] or [0.0]
@@ -124,42 +128,48 @@ def _shift(planned: LogEntry, found: LogEntry) -> float:
     return shifts[0]
 
 
-def _norm(given: Sequence[Wire], out: Wire, shift: float) -> list[Balance]:
+def _norm(operands: Sequence[Wire], out: Wire, shift: float) -> list[Balance]:
     """Return the equations of a norm. The norm of c·x with c²·eps is that of x with eps."""
-    gains = [equal(gain, out) for gain in given[1:]] or none([out])
-    return [Balance({given[0]: 1.0}, shift / 2), *gains]
+    gains = [equal(gain, out) for gain in operands[1:]] or none([out])
+    return [Balance({operands[0]: 1.0}, shift / 2), *gains]
 
 
-def _same(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
-    _alike(planned, found)
+def _same(
+    planned: LogEntry, class_entry: LogEntry, operands: Sequence[Wire], results: Sequence[Wire]
+) -> list[Balance]:
+    _alike(planned, class_entry)
     if not scales(planned):
-        return none((*given, *made))
-    return [equal(given[0], wire) for wire in made] + none(given[1:])
+        return none((*operands, *results))
+    return [equal(operands[0], wire) for wire in results] + none(operands[1:])
 
 
-def _sum(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
+def _sum(
+    planned: LogEntry, class_entry: LogEntry, operands: Sequence[Wire], results: Sequence[Wire]
+) -> list[Balance]:
     """Return the equations of a sum. With a literal such as eps, the factor is that of the literals."""
-    operands = given[1:] if planned.operator == "where" else given
-    if len(operands) > 1:
-        _alike(planned, found)
-        return [equal(wire, made[0]) for wire in operands] + none(given[: len(given) - len(operands)])
-    return [Balance({wire: 1.0}, _shift(planned, found)) for wire in (*operands, *made)]
+    summands = operands[1:] if planned.operator == "where" else operands
+    if len(summands) > 1:
+        _alike(planned, class_entry)
+        return [equal(wire, results[0]) for wire in summands] + none(
+            operands[: len(operands) - len(summands)]
+        )
+    return [Balance({wire: 1.0}, _shift(planned, class_entry)) for wire in (*summands, *results)]
 
 
 def _product(
-    planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]
+    planned: LogEntry, class_entry: LogEntry, operands: Sequence[Wire], results: Sequence[Wire]
 ) -> list[Balance]:
     """Return the equations of a product.
 
     Factors multiply, a bias has that of the product, literals are factors.
     """
-    name, out = planned.operator, made[0]
-    shift = _shift(planned, found)
+    name, out = planned.operator, results[0]
+    shift = _shift(planned, class_entry)
     if name == "embedding":
-        return [equal(given[0], out), *none(given[1:])]
-    biases, factors = parted(name, given)
+        return [equal(operands[0], out), *none(operands[1:])]
+    biases, factors = parted(name, operands)
     if name == "div":
-        shift = -shift if len(given) == 1 else shift
+        shift = -shift if len(operands) == 1 else shift
         terms = {factors[0]: 1.0} | ({factors[1]: -1.0} if len(factors) > 1 else {})
         if len(factors) > 1 and factors[0] == factors[1]:
             terms = {}
@@ -171,29 +181,33 @@ def _product(
     return [Balance(terms, -shift), *(equal(bias, out) for bias in biases)]
 
 
-def _power(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
-    _alike(planned, found)
+def _power(
+    planned: LogEntry, class_entry: LogEntry, operands: Sequence[Wire], results: Sequence[Wire]
+) -> list[Balance]:
+    _alike(planned, class_entry)
     literals = (*planned.whole, *planned.exact)
     degree = POWERS.get(planned.operator) or (float(literals[0]) if len(literals) == 1 else 0.0)
-    if len(given) != 1 or not degree:
-        return none((*given, *made))
-    return [Balance({given[0]: degree, made[0]: -1.0})]
+    if len(operands) != 1 or not degree:
+        return none((*operands, *results))
+    return [Balance({operands[0]: degree, results[0]: -1.0})]
 
 
 def _variance(
-    planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]
+    planned: LogEntry, class_entry: LogEntry, operands: Sequence[Wire], results: Sequence[Wire]
 ) -> list[Balance]:
     """Return the equations of a variance or standard deviation, and of the mean beside it."""
     degree = VARIANCES[planned.operator]
-    factor = degree / 2 * _shift(planned, found)
+    factor = degree / 2 * _shift(planned, class_entry)
     return [
-        Balance({given[0]: degree, made[0]: -1.0}, -factor),
-        *(equal(given[0], wire) for wire in made[1:]),
+        Balance({operands[0]: degree, results[0]: -1.0}, -factor),
+        *(equal(operands[0], wire) for wire in results[1:]),
     ]
 
 
-def _filled(planned: LogEntry, found: LogEntry, given: Sequence[Wire], made: Sequence[Wire]) -> list[Balance]:
-    return [Balance({made[0]: 1.0}, _shift(planned, found)), *none(given)]
+def _filled(
+    planned: LogEntry, class_entry: LogEntry, operands: Sequence[Wire], results: Sequence[Wire]
+) -> list[Balance]:
+    return [Balance({results[0]: 1.0}, _shift(planned, class_entry)), *none(operands)]
 
 
 BalanceRule = Callable[[LogEntry, LogEntry, Sequence[Wire], Sequence[Wire]], list[Balance]]

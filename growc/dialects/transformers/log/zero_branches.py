@@ -44,33 +44,33 @@ def _without_zero_branches(log: Log, zeros: Collection[str]) -> Ordered:
     return ordered(log.entries, wires, results, [n for n in range(len(log.entries)) if n not in read])
 
 
-def _is_zero(log: Log, entry: LogEntry, given: Sequence[Wire], zero: Collection[Wire]) -> bool:
+def _is_zero(log: Log, entry: LogEntry, operands: Sequence[Wire], zero: Collection[Wire]) -> bool:
     """Whether all results of an operator are zero."""
-    if not given or not all(map(math.isfinite, _numbers(log, entry, given))):
+    if not operands or not all(map(math.isfinite, _numbers(log, entry, operands))):
         return False
     name = entry.operator
     if scales(entry):
-        return given[0] in zero
+        return operands[0] in zero
     if name in SUMS.split():
-        return len(given) > 1 and all(wire in zero for wire in given)
-    biases, factors = parted(name, given)
+        return len(operands) > 1 and all(wire in zero for wire in operands)
+    biases, factors = parted(name, operands)
     zeros = all(wire in zero for wire in biases) and any(wire in zero for wire in factors)
     return name in FACTORS and zeros
 
 
-def _numbers(log: Log, entry: LogEntry, given: Sequence[Wire]) -> list[float]:
+def _numbers(log: Log, entry: LogEntry, operands: Sequence[Wire]) -> list[float]:
     """Return the literals of an operator, and of the operators that make its operands."""
-    literals = (log.entries[wire[0]].exact for wire in given if not isinstance(wire, str))
+    literals = (log.entries[wire[0]].exact for wire in operands if not isinstance(wire, str))
     return [*entry.exact, *(number for numbers in literals for number in numbers)]
 
 
 def _surviving_operand(
-    log: Log, entry: LogEntry, given: Sequence[Wire], zero: Collection[Wire]
+    log: Log, entry: LogEntry, operands: Sequence[Wire], zero: Collection[Wire]
 ) -> Wire | None:
     """Return the operand that a sum equals because the other one is zero, or None."""
-    if entry.operator not in ADDING or len(given) != 2 or entry.exact or entry.whole not in ((), (1,)):
+    if entry.operator not in ADDING or len(operands) != 2 or entry.exact or entry.whole not in ((), (1,)):
         return None
-    left, right = given
+    left, right = operands
     if right in zero and _as_made(log, left, entry):
         return left
     return right if entry.operator == "add" and left in zero and _as_made(log, right, entry) else None
