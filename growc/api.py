@@ -355,7 +355,7 @@ def apply_file(
     from growc.render.progress import in_python
     from growc.reports.calibration import calibrated
     from growc.source_changes import identities, unchanged
-    from growc.system.origins import reference_of
+    from growc.system.fetched_models import reference_of
     from growc.system.workshop import draft_folder
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
     from growc.version import __version__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from growc.budgets.growing import Growing
 from growc.budgets.per_layer import decided
 from growc.budgets.planning import Planning
-from growc.budgets.shrinking import Shrinking
+from growc.budgets.shrinking_budget import Shrinking
 from growc.recipe import syntax_tree as ast
 from growc.resolve.bound import Bound, Decision, Resolved
 

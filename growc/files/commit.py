@@ -18,8 +18,8 @@ from growc.files.atomic_rename import on_disk, put
 from growc.files.inventory import changed
 from growc.files.pt2_archive import record_of
 from growc.files.reference import is_reference
+from growc.system.fetched_models import put_beside
 from growc.system.interrupts import committed, uninterrupted
-from growc.system.origins import put_beside
 from growc.system.workshop import alone, journal, kept_aside, synced
 
 METADATA = "growc"

@@ -7,7 +7,7 @@ from pathlib import Path
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.progress import Progress, quiet
 from growc.files.reference import NAME, SCHEME, Reference, is_reference
-from growc.system.origins import remember
+from growc.system.fetched_models import remember
 
 
 def local(model: str | Path, progress: Progress = quiet) -> Path:

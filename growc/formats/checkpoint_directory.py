@@ -21,7 +21,7 @@ from growc.system.workshop import empty, notes
 if TYPE_CHECKING:
     from growc.checkpoint.classes.new_tensors import GrownWeights
     from growc.checkpoint.classes.on_disk import CheckpointOnDisk
-    from growc.checkpoint.files.shares import Tell
+    from growc.checkpoint.files.process_shares import Tell
     from growc.errors.json_data import Json
     from growc.errors.progress import Progress
     from growc.passes.compilation import Result

@@ -37,7 +37,7 @@ from growc.recipe.syntax_tree import (
 )
 from growc.resolve.bound import Bound, Resolved
 from growc.resolve.resolve import load
-from growc.system.origins import reference_of
+from growc.system.fetched_models import reference_of
 from growc.system.workshop import scratch_folder
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from growc.dialects.onnx.files.probes import ProbedTensor, probed
+from growc.dialects.onnx.files.probe_model import ProbedTensor, probed
 from growc.dialects.onnx.files.signature import read_signature
 from growc.errors.progress import Progress
 from growc.measurement.probes import probes_of

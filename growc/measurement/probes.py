@@ -14,7 +14,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Floats
 from growc.algebra.space import Space, atoms_of, factors, find
-from growc.dialects.onnx.files.probes import Mask, ProbedTensor, shown
+from growc.dialects.onnx.files.probe_model import Mask, ProbedTensor, shown
 from growc.dialects.onnx.files.signature import Role, read_signature
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.ranking.activation_sites import Activations, ActivationSite

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from growc.algebra.indexmap import Floats
-from growc.dialects.onnx.files.probes import ProbedTensor, counted, probed
+from growc.dialects.onnx.files.probe_model import ProbedTensor, counted, probed
 from growc.dialects.onnx.files.signature import read_signature
 from growc.verification.feeds import cases_in
 from growc.verification.float_copies import runnable

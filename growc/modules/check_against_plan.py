@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from growc.dialects.onnx.capture.capture import ZERO
 from growc.dialects.onnx.files.save import EXTERNAL_ABOVE, save
 from growc.dialects.torch.emit.parameters import SourceTensors
-from growc.dialects.torch.lowering.onnx_file import require_runnable
+from growc.dialects.torch.lowering.onnx_copy import require_runnable
 from growc.dialects.torch.operators.arrays import to_numpy
 from growc.dialects.torch.run.cases import Case, PortMapping
 from growc.errors.diagnostic import Diagnostic, GrowError

@@ -1,6 +1,6 @@
 """The execution of the plan of one weight: on a whole array, or block by block.
 
-A result is computed by blocks of rows (growc.plans.rows), so that no intermediate is as large as the tensor.
+A result is computed by blocks of rows (growc.plans.lazy_rows). No intermediate is as large as the tensor.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from growc.algebra.indexmap import Array, Floats
 from growc.ir.graph import wide
 from growc.plans.first_axis import FirstAxis
+from growc.plans.lazy_rows import Flat, Rows, as_rows, choice, stored
 from growc.plans.leaf_values import Deviation
 from growc.plans.other_axes import across
 from growc.plans.plan import DRAWN, ONE, AxisStep, Layout, LeafStep, WeightNormRole, WeightPlan
-from growc.plans.rows import Flat, Rows, as_rows, choice, stored
 from growc.recipe.fills import new_units
 
 ReadTensor = Callable[[str], Array]

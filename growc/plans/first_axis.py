@@ -16,9 +16,9 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
+from growc.plans.lazy_rows import BLOCK, Rows, joined, runs
 from growc.plans.leaf_values import Deviation, NoiseGroups, filled, groups_of
 from growc.plans.plan import Layout, LeafStep
-from growc.plans.rows import BLOCK, Rows, joined, runs
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from growc.errors.diagnostic import Diagnostic, GrowError, wrong
 from growc.errors.printable import size_of
 from growc.errors.source import Span
 from growc.plans.execute import leaf_steps
+from growc.plans.lazy_rows import BLOCK
 from growc.plans.plan import CONTINUED, WeightPlan
-from growc.plans.rows import BLOCK
 
 OF_UNIT, OF_NODE, OF_NUMBER = 64, 8_000, 16
 """Bytes that a plan takes for each unit of an axis in each weight that has it, for each node of a new layer,

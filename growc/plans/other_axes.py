@@ -15,9 +15,9 @@ from growc.algebra.draws import Draws
 from growc.algebra.indexmap import Array, Bools, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
+from growc.plans.lazy_rows import Rows, runs
 from growc.plans.leaf_values import Deviation, NoiseGroups, filled
 from growc.plans.plan import AxisStep, Layout, LeafStep
-from growc.plans.rows import Rows, runs
 
 LeafOf = Callable[[LeafStep, Array, int], Array]
 """Applies a leaf of a layout to an array of shape (outer, size, inner). The integer is the leaf's number."""

@@ -16,9 +16,9 @@ import numpy as np
 from growc.algebra.indexmap import Array, Ints
 from growc.plans.execute import draws, factors_of
 from growc.plans.first_axis import FirstAxis
+from growc.plans.lazy_rows import Rows, choice
 from growc.plans.leaf_values import Deviation
 from growc.plans.plan import AxisStep, WeightPlan
-from growc.plans.rows import Rows, choice
 from growc.recipe.fills import new_units
 
 

@@ -20,7 +20,7 @@ from growc.algebra.indexmap import Array, Floats
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json
 from growc.recipe.statistics import IMPORTANCE, Statistic
-from growc.system.origins import put_beside
+from growc.system.fetched_models import put_beside
 
 FORMAT = 5
 

@@ -19,7 +19,7 @@ from growc.errors.printable import printable
 from growc.formats.provenance import recipe_lines
 from growc.render.certificate import certificate_lines
 from growc.render.text import count, many, short, table
-from growc.system.origins import reference_of
+from growc.system.fetched_models import reference_of
 from growc.version import __version__
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from growc.checkpoint.classes.config_only import ConfigOnly
     from growc.checkpoint.classes.new_tensors import GrownWeights
     from growc.checkpoint.classes.on_disk import CheckpointOnDisk
-    from growc.checkpoint.files.shares import ProcessShare
+    from growc.checkpoint.files.process_shares import ProcessShare
     from growc.passes.compilation import Result
 
     Grown = GrownWeights[CheckpointOnDisk] | GrownWeights[ConfigOnly]
@@ -79,8 +79,8 @@ def loads(c: Result, size: int, bandwidth: str = "") -> Loads:
     from growc.checkpoint.classes.distributed_result import contents_of
     from growc.checkpoint.classes.new_tensors import class_result, parts
     from growc.checkpoint.classes.on_disk import CheckpointOnDisk
+    from growc.checkpoint.files.process_shares import shared_out
     from growc.checkpoint.files.shards import read_size
-    from growc.checkpoint.files.shares import shared_out
 
     grown: Grown = class_result(c).grown
     if isinstance(grown.source, CheckpointOnDisk) and grown.source.checkpoint.distributed:

@@ -20,7 +20,7 @@ from growc.algebra.last_place import nudged
 from growc.dialects.onnx.capture.quantised_decompositions import rounds
 from growc.dialects.onnx.capture.state_pairs import moving_values
 from growc.dialects.onnx.files.element_types import Change, places_of
-from growc.dialects.onnx.files.probes import with_shapes
+from growc.dialects.onnx.files.probe_model import with_shapes
 from growc.ir.walk import walk
 from growc.verification.float_copies import inferred
 from growc.verification.ort_session import Feeds, Session

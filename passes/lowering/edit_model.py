@@ -19,7 +19,7 @@ from growc.passes.heads.insert_groups import averages, groups_of_one
 from growc.passes.heads.unpack_qkv import packed_heads
 from growc.passes.layers.layer_runs import Layers
 from growc.passes.lowering.scopes import region_of, text_of
-from growc.passes.roles.submodels import Scopes
+from growc.passes.roles.model_parts import Scopes
 from growc.passes.runner import run
 from growc.passes.upcycling.networks import mixtures
 from growc.recipe import syntax_tree as ast

@@ -19,8 +19,8 @@ from growc.ir.graph import Node, Value, readers
 from growc.passes.axes.infer import Axes
 from growc.passes.layers.layer_runs import Layers, Run
 from growc.passes.lowering.resolve_axis import lies_under, only_size
+from growc.passes.roles.model_parts import Scopes
 from growc.passes.roles.name_axes import RoleAxis
-from growc.passes.roles.submodels import Scopes
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import Expr, SizeName, evaluate
 from growc.recipe.layer_orders import counted_back, layers_of

@@ -20,7 +20,7 @@ import numpy as np
 
 from growc.algebra.space import Reason
 from growc.ir.graph import Graph, Node, Value, Weight, static_values
-from growc.ir.rows import columns
+from growc.ir.operator_rows import columns
 from growc.ir.traits import TAKE
 from growc.passes.axes.routing import numbers_of_rankings, ranked_axis
 from growc.passes.axes.unstacked_experts import UnitNumbers, UnstackedExperts

@@ -21,7 +21,7 @@ from itertools import product
 
 from growc.algebra.space import Size
 from growc.ir.graph import Graph, Node, Value, static_values
-from growc.ir.rows import columns
+from growc.ir.operator_rows import columns
 from growc.ir.traits import REPEAT, SAME, VIEW
 from growc.passes.axes.norms import Formula, Norm, readers, scalar, stored
 

@@ -27,8 +27,8 @@ from growc.passes.axes.queries import AxisQueries
 from growc.passes.raising.attention import Attention, find_attention
 from growc.passes.roles.channels import channel_spaces, counters
 from growc.passes.roles.indexed_axes import experts, positions, routers, vocabularies
+from growc.passes.roles.model_parts import Scopes, find_scopes
 from growc.passes.roles.residual_streams import feed_forward, gated_branches, residual_sums, streams
-from growc.passes.roles.submodels import Scopes, find_scopes
 
 NAMES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "positions", "experts", "channels")
 

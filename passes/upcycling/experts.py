@@ -32,8 +32,8 @@ from growc.ir.graph import Upcycled, Value
 from growc.ir.lowered_statement import Sizes
 from growc.passes.compilation import Request
 from growc.passes.layers.layer_runs import Layers
+from growc.passes.upcycling.network_units import unit_numbers
 from growc.passes.upcycling.networks import parts_of
-from growc.passes.upcycling.units import unit_numbers
 from growc.plans.plan import DRAWN, ONE, ZERO, AxisStep, Gap, Layout, LeafStep, Noise, Within
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import evaluate

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from growc.algebra.indexmap import Array
 from growc.plans import execute as execution
-from growc.plans import first_axis, rows
+from growc.plans import first_axis, lazy_rows
 from growc.plans.execute import execute, planned
 from growc.plans.plan import (
     DRAWN,
@@ -102,7 +102,7 @@ def test_blocks_are_what_the_whole_is(plan: WeightPlan, kind: str, size: int) ->
 
     wanted = reference.execute(plan, source, read)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (rows, first_axis):
+        for module in (lazy_rows, first_axis):
             patch.setattr(module, "BLOCK", size)
         pieces = list(planned(plan, source, read).blocks())
         assert execute(plan, source, read).tobytes() == wanted.tobytes()
@@ -123,14 +123,14 @@ def test_the_reads_of_rows_are_known_without_values(plan: WeightPlan, first: int
         seen[name] = set(range(int(name.removeprefix("factors"))))
         return drawn("float32", (len(seen[name]),), 3)
 
-    def noting(array: Array) -> rows.Rows:
+    def noting(array: Array) -> lazy_rows.Rows:
         name = next(name for name in arrays if arrays[name] is array)
 
         def noted(numbers: np.ndarray) -> Array:
             seen[name] |= set(numbers.tolist())
             return np.asarray(array[numbers])
 
-        return rows.Rows(len(array), array.shape[1:], array.dtype, noted)
+        return lazy_rows.Rows(len(array), array.shape[1:], array.dtype, noted)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execution, "as_rows", noting)
@@ -158,4 +158,4 @@ def test_nothing_as_large_as_a_tensor_stands_in_between(axis: int, filler: int) 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 4 * size * len(index)
-    assert peak < 8 * rows.BLOCK < count
+    assert peak < 8 * lazy_rows.BLOCK < count

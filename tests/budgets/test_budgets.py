@@ -14,7 +14,7 @@ import pytest
 from graphs import ROOT, TINY
 
 import growc
-from growc.budgets import choose, growing, quantities, shrinking
+from growc.budgets import choose, growing, quantities, shrinking_budget
 from growc.budgets.polynomial import Polynomial
 from growc.cli.main import main
 from growc.errors.source import SourceText
@@ -281,4 +281,4 @@ def test_the_table_is_shown(capsys):
 
 
 def test_every_kind_of_budget_has_a_place():
-    assert {choose.Shrinking, choose.Growing} == {shrinking.Shrinking, growing.Growing}
+    assert {choose.Shrinking, choose.Growing} == {shrinking_budget.Shrinking, growing.Growing}

@@ -15,7 +15,7 @@ from growc.checkpoint.files.key_mapping import ModuleNames
 from growc.checkpoint.files.shards import read_size
 from growc.checkpoint.files.write import as_they_are, write_checkpoint
 from growc.errors.diagnostic import GrowError
-from growc.plans.rows import stored
+from growc.plans.lazy_rows import stored
 
 MODELS = [
     ("LlamaForCausalLM", "Llama"),

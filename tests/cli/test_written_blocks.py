@@ -11,7 +11,7 @@ import pytest
 
 from growc.dialects.onnx.files.save import Digested
 from growc.plans.background_writes import PIECES, UNSYNCED, ToDisk
-from growc.plans.rows import BLOCK, Rows, end_to_end, stored
+from growc.plans.lazy_rows import BLOCK, Rows, end_to_end, stored
 
 
 def test_few_blocks_wait_however_many_tensors_there_are(tmp_path: Path) -> None:

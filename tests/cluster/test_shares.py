@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from growc.checkpoint.files.directory import WEIGHTS
+from growc.checkpoint.files.process_shares import WriteShare, shared_out
 from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.shards import TensorGroup, laid_out
-from growc.checkpoint.files.shares import WriteShare, shared_out
-from growc.plans.rows import stored
+from growc.plans.lazy_rows import stored
 
 ROWS = (5, 1, 300, 0, 17, 40)
 

@@ -10,7 +10,7 @@ import pytest
 from graphs import DEMO, MLP, STREAM, TINY, save
 
 from growc import api
-from growc.dialects.onnx.capture.stored_tensors import read_tensor
+from growc.dialects.onnx.capture.stored_values import read_tensor
 from growc.plans.execute import execute
 from growc.plans.lineage import axis_maps, lineage_of
 from growc.plans.plan import AxisStep, Certificate, Gap, Layout, LeafStep, Plan, WeightPlan

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from growc.dialects.transformers.config.trials import Build
-    from growc.plans.rows import Rows
+    from growc.plans.lazy_rows import Rows
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from growc.checkpoint.files.write_distributed import Contents, key_of
 from growc.dialects.torch.operators.arrays import to_numpy
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.plans.execute import planned
+from growc.plans.lazy_rows import Rows, stored
 from growc.plans.plan import Plan, WeightPlan
-from growc.plans.rows import Rows, stored
 from growc.training.distributed_state import (
     GROUPS,
     NAMES,

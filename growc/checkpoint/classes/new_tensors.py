@@ -17,18 +17,18 @@ from growc.checkpoint.classes.config_only import ConfigOnly
 from growc.checkpoint.classes.on_disk import CheckpointOnDisk
 from growc.checkpoint.files.key_mapping import in_file
 from growc.checkpoint.files.lora import AdapterGrowth, adapters_of, grow_adapter
+from growc.checkpoint.files.process_shares import Tell, quiet
 from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry
 from growc.checkpoint.files.shards import SHARD_SIZE, TensorGroup
-from growc.checkpoint.files.shares import Tell, quiet
 from growc.checkpoint.files.write import as_they_are, write_checkpoint
 from growc.dialects.transformers.config.shapes import Feature, same_tensors
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.passes.compilation import Result
 from growc.plans.execute import planned
+from growc.plans.lazy_rows import Rows, as_rows, average
 from growc.plans.memory_bound import working_bytes
 from growc.plans.plan import ZERO, AxisStep, Layout, LeafStep, WeightPlan
 from growc.plans.reads import rows_read
-from growc.plans.rows import Rows, as_rows, average
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from growc.errors.diagnostic import Diagnostic, GrowError
 if TYPE_CHECKING:
     from torch import nn
 
-    from growc.plans.rows import Rows
+    from growc.plans.lazy_rows import Rows
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from growc.checkpoint.files.torch_tensors import entry_of, without_data
 from growc.checkpoint.files.views import Uncopied, View, rows_of_parts, together, views
 from growc.dialects.torch.operators.arrays import to_numpy, to_torch
 from growc.errors.diagnostic import Attempt
-from growc.plans.rows import Rows, stored
+from growc.plans.lazy_rows import Rows, stored
 
 if TYPE_CHECKING:
     import torch

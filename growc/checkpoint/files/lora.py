@@ -28,8 +28,8 @@ from growc.checkpoint.files.safetensors_file import WORDS, HeaderEntry, unreadab
 from growc.checkpoint.files.shards import ShardWriter, laid_out
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.plans.execute import ReadTensor, execute
+from growc.plans.lazy_rows import stored
 from growc.plans.plan import MEAN, ZERO, Layout, WeightPlan
-from growc.plans.rows import stored
 
 WEIGHTS, PICKLED = ADAPTER_WEIGHTS
 PREFIX = "base_model.model."

@@ -18,7 +18,7 @@ from growc.checkpoint.files.directory import INDEX, WEIGHTS
 from growc.checkpoint.files.safetensors_file import DTYPES, HeaderEntry, make_header
 from growc.errors.diagnostic import wrong
 from growc.plans.background_writes import BackgroundWrites
-from growc.plans.rows import Rows, content
+from growc.plans.lazy_rows import Rows, content
 
 SHARD_SIZE = 50 * 10**9
 """Default size in bytes of the largest file, as in transformers."""

@@ -16,7 +16,7 @@ from growc.checkpoint.files.shards import ShardWriter, laid_out
 from growc.errors.arguments import checked_arguments
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import parsing_foreign_file
-from growc.plans.rows import stored
+from growc.plans.lazy_rows import stored
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

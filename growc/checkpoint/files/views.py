@@ -17,7 +17,7 @@ import numpy as np
 from torch.overrides import TorchFunctionMode
 
 from growc.algebra.indexmap import Array, Ints
-from growc.plans.rows import Rows
+from growc.plans.lazy_rows import Rows
 
 if TYPE_CHECKING:
     import torch

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from growc.algebra.indexmap import Array
 from growc.checkpoint.files.directory import ADAPTER_CONFIG, ADAPTER_WEIGHTS, CONFIG, Checkpoint
+from growc.checkpoint.files.process_shares import Tell, WriteShare, quiet
 from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.shards import SHARD_SIZE, TensorGroup, laid_out
-from growc.checkpoint.files.shares import Tell, WriteShare, quiet
 from growc.errors.json_data import Json
-from growc.plans.rows import Rows, stored
+from growc.plans.lazy_rows import Rows, stored
 from growc.system.ranks import ALONE, Ranks
 from growc.system.workshop import empty
 

@@ -26,12 +26,12 @@ from torch.distributed.checkpoint.planner import (
 
 from growc.checkpoint.files.distributed import Distributed
 from growc.checkpoint.files.pieces import KeyPath, Piece
+from growc.checkpoint.files.process_shares import Tell, quiet, shared_out
 from growc.checkpoint.files.safetensors_file import HeaderEntry
 from growc.checkpoint.files.shards import TensorGroup
-from growc.checkpoint.files.shares import Tell, quiet, shared_out
 from growc.checkpoint.files.torch_tensors import without_data
 from growc.dialects.torch.operators.arrays import to_torch
-from growc.plans.rows import Rows, stored
+from growc.plans.lazy_rows import Rows, stored
 from growc.system.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:

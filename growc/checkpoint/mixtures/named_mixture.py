@@ -28,8 +28,8 @@ from growc.ir.graph import Upcycled
 from growc.passes.compilation import Result
 from growc.passes.upcycling.networks import mixtures
 from growc.plans.execute import execute
+from growc.plans.lazy_rows import Rows, stored
 from growc.plans.plan import WeightPlan
-from growc.plans.rows import Rows, stored
 from growc.recipe import syntax_tree as ast
 
 

@@ -24,7 +24,7 @@ from growc.ir.lowered_statement import Sizes
 from growc.passes.axes.routing import fewest
 from growc.passes.compilation import Analysis
 from growc.passes.edits import Mixture
-from growc.passes.upcycling.units import unit_numbers
+from growc.passes.upcycling.network_units import unit_numbers
 
 CLOSE = 1e-4
 """Largest difference that counts as rounding, relative to the largest number of the expected result."""

@@ -15,9 +15,9 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.capture.fused_ops import restore
 from growc.dialects.onnx.capture.inline_control_flow import InlinedNode
-from growc.dialects.onnx.capture.quantised import QuantisedWeight
+from growc.dialects.onnx.capture.quantised_weights import QuantisedWeight
 from growc.dialects.onnx.capture.split_broadcasts import rejoin
-from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_values import shape_of, stored_tensor
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.heads.insert_repeats import counting, settle
 from growc.dialects.onnx.heads.share_fused_heads import share

@@ -29,7 +29,7 @@ from growc.dialects.onnx.operators.site import COMPLEX, REAL
 from growc.dialects.onnx.operators.table import OPERATORS
 from growc.dialects.onnx.repair.repair import ShapeRepair
 from growc.dialects.onnx.shapes.body_lines import CONTROL
-from growc.dialects.onnx.shapes.merging import behind
+from growc.dialects.onnx.shapes.conflated_sizes import behind
 from growc.dialects.onnx.shapes.sample_points import settle
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
@@ -38,7 +38,7 @@ from growc.errors.short_repr import brief
 from growc.errors.source import Span
 from growc.ir.graph import Graph, Node, Value
 from growc.ir.notation import Line, Operand
-from growc.ir.rows import Site, opaque
+from growc.ir.operator_rows import Site, opaque
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.compilation import Model, Rearranged, Result
@@ -251,6 +251,6 @@ class OnnxModel(IrModel):
 
     def fault(self, path: Path) -> str:
         """Return the complaint of onnx's checker, or an empty string."""
-        from growc.dialects.onnx.files.check import fault_of
+        from growc.dialects.onnx.files.checker import fault_of
 
         return fault_of(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import InlinedNode
-from growc.dialects.onnx.capture.quantised import QuantisedWeight
+from growc.dialects.onnx.capture.quantised_weights import QuantisedWeight
 from growc.ir.graph import Node, Value, Weight
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
-from growc.dialects.onnx.capture.stored_tensors import read_tensor
+from growc.dialects.onnx.capture.stored_values import read_tensor
 from growc.plans.execute import execute, planned
+from growc.plans.lazy_rows import Rows, content, stored
 from growc.plans.memory_bound import working_bytes
 from growc.plans.plan import WeightPlan
-from growc.plans.rows import Rows, content, stored
 
 
 class PlannedTensor(ir.LazyTensor):

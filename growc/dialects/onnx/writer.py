@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.split_broadcasts import names_in
-from growc.dialects.onnx.capture.stored_tensors import shape_of
+from growc.dialects.onnx.capture.stored_values import shape_of
 from growc.dialects.onnx.clones import Clone
 from growc.ir.graph import Node
 from growc.ir.naming import unused

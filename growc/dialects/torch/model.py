@@ -20,7 +20,7 @@ from growc.dialects.torch.capture.routed_loops import taken, unrolled_loop_sizes
 from growc.dialects.torch.emit.literals import BEFORE, record_state
 from growc.dialects.torch.emit.weight_norm import put_back
 from growc.dialects.torch.lowering.lower import ReadParameter, lower
-from growc.dialects.torch.lowering.onnx_file import LoweredFile
+from growc.dialects.torch.lowering.onnx_copy import LoweredFile
 from growc.dialects.torch.programs.load import load
 from growc.dialects.torch.tested_versions import untested
 from growc.errors.diagnostic import Diagnostic, GrowError

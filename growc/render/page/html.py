@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from growc.errors.printable import printable, size_of
 from growc.files.commit import PAGE
 from growc.render.flops import amount, change_line
-from growc.render.page import shapes
+from growc.render.page import geometry
 from growc.render.text import count, many, short
 from growc.reports.page.bands import SINGLE
 from growc.reports.page.network import DrawnNetwork, Mark
@@ -56,7 +56,7 @@ def where(mark: Mark, network: DrawnNetwork) -> str:
         for block in series.blocks:
             if mark in block.marks:
                 many_layers = "layer" if len(block.layers) == 1 else "layers"
-                return f"{mark.op or 'node'} in {many_layers} {shapes.ranges(block.layers)}{scope}"
+                return f"{mark.op or 'node'} in {many_layers} {geometry.ranges(block.layers)}{scope}"
     return f"{mark.op} outside of layers" if mark.op else "the model"
 
 
@@ -88,21 +88,21 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
     )
     helpers: Mapping[str, object] = {
-        "axis_shape": shapes.axis_shape,
-        "column": shapes.column,
-        "histogram": shapes.histogram,
-        "by_place": shapes.by_place,
-        "bars_of": shapes.bars_of,
-        "curve": shapes.curve,
-        "shades": shapes.shades,
-        "ranges": shapes.ranges,
+        "axis_shape": geometry.axis_shape,
+        "column": geometry.column,
+        "histogram": geometry.histogram,
+        "by_place": geometry.by_place,
+        "bars_of": geometry.bars_of,
+        "curve": geometry.curve,
+        "shades": geometry.shades,
+        "ranges": geometry.ranges,
         "kept_of": kept_of,
         "labels_of": labels_of,
         "gap_groups": gap_groups,
         "where": where,
-        "cut_short": shapes.cut_short,
-        "sizes": shapes.sizes,
-        "tip_lines": shapes.tip_lines,
+        "cut_short": geometry.cut_short,
+        "sizes": geometry.sizes,
+        "tip_lines": geometry.tip_lines,
         "count": count,
         "many": many,
         "short": short,

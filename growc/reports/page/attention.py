@@ -17,7 +17,7 @@ import numpy as np
 
 from growc.algebra.indexmap import Array, Floats, IndexMap
 from growc.algebra.space import atoms_of, find
-from growc.dialects.onnx.files.probes import exposing, shown
+from growc.dialects.onnx.files.probe_model import exposing, shown
 from growc.dialects.onnx.files.signature import read_signature
 from growc.errors.diagnostic import GrowError
 from growc.formats.compiler import analysed

@@ -21,11 +21,11 @@ from growc.dialects.onnx.capture.fused_decompositions import LOWERINGS
 from growc.dialects.onnx.capture.fused_ops import PART_OF, lower
 from growc.dialects.onnx.capture.inline_control_flow import InlinedNode, flatten, op_name
 from growc.dialects.onnx.capture.owners import read_around
-from growc.dialects.onnx.capture.quantised import DEQUANTIZE, QuantisedWeight, stored
 from growc.dialects.onnx.capture.quantised_decompositions import QUANTISED
+from growc.dialects.onnx.capture.quantised_weights import DEQUANTIZE, QuantisedWeight, stored
 from growc.dialects.onnx.capture.shifted_gains import ON_ITS_WAY, shifts
 from growc.dialects.onnx.capture.state_pairs import state_pairs
-from growc.dialects.onnx.capture.stored_tensors import (
+from growc.dialects.onnx.capture.stored_values import (
     constant_of,
     is_known,
     read_tensor,

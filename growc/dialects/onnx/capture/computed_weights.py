@@ -29,7 +29,7 @@ from onnx.reference import ReferenceEvaluator
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.capture.owners import around, bodies, read_around
-from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_values import constant_of, read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.operators.site import REAL
 from growc.dialects.onnx.operators.table import backward, treatment_of
 from growc.ir.naming import unused

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import onnx_ir as ir
 
-from growc.dialects.onnx.capture.stored_tensors import constant_of
+from growc.dialects.onnx.capture.stored_values import constant_of
 from growc.dialects.onnx.operators.table import has
 from growc.ir.traits import SIZES
 from growc.passes.layers.layer_runs import LayerPlace

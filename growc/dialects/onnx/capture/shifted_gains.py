@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
-from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of
+from growc.dialects.onnx.capture.stored_values import constant_of, read_tensor, shape_of
 from growc.dialects.onnx.operators.site import REAL
 from growc.dialects.onnx.operators.table import backward, has
 from growc.ir.traits import SAME, TAKE, TURN, VIEW

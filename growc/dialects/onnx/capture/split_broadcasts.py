@@ -15,7 +15,7 @@ from collections import defaultdict
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
-from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor
+from growc.dialects.onnx.capture.stored_values import constant_of, read_tensor
 from growc.ir.naming import unused
 
 PARTED = "growc.parted"

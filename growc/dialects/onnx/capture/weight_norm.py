@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.inline_control_flow import op_name
-from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_values import constant_of, read_tensor, shape_of, stored_tensor
 
 
 @dataclass(frozen=True)

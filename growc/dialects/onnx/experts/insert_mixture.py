@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import ORDER, UPCYCLED
 from growc.dialects.onnx.capture.fused_ops import in_order
-from growc.dialects.onnx.capture.stored_tensors import (
+from growc.dialects.onnx.capture.stored_values import (
     OnDemand,
     is_known,
     read_tensor,

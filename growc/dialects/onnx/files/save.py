@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
-from growc.dialects.onnx.files.check import check_model
+from growc.dialects.onnx.files.checker import check_model
 from growc.dialects.onnx.files.load import write_inline
 from growc.dialects.onnx.files.references import INLINE_LIMIT
 from growc.dialects.onnx.files.repeats import repeats
@@ -24,7 +24,7 @@ from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.regular_files import first_line
 from growc.plans.background_writes import BackgroundWrites, ToDisk
-from growc.plans.rows import Rows, content, end_to_end, stored
+from growc.plans.lazy_rows import Rows, content, end_to_end, stored
 
 EXTERNAL_ABOVE = 2_000_000_000
 """Bytes of weights above which external data is used, whatever the source did: a protobuf ends at 2 GiB."""

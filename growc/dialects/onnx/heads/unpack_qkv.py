@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import COPY_OF, ORDER
-from growc.dialects.onnx.capture.stored_tensors import constant_of
+from growc.dialects.onnx.capture.stored_values import constant_of
 from growc.dialects.onnx.clones import Clone
 from growc.dialects.onnx.origins import maker_of
 from growc.dialects.onnx.writer import Writer

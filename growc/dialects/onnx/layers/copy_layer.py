@@ -19,8 +19,8 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import COPY_OF, MEAN_OF, ZERO
-from growc.dialects.onnx.capture.quantised import QuantisedWeight
-from growc.dialects.onnx.capture.stored_tensors import shape_of, stored_tensor
+from growc.dialects.onnx.capture.quantised_weights import QuantisedWeight
+from growc.dialects.onnx.capture.stored_values import shape_of, stored_tensor
 from growc.dialects.onnx.layers.copy_nodes import copied, renewed
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.dialects.onnx.layers.layer_tables import RowTables

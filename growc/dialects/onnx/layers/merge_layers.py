@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
-from growc.dialects.onnx.capture.stored_tensors import constant_of, read_tensor, shape_of, stored_tensor
+from growc.dialects.onnx.capture.stored_values import constant_of, read_tensor, shape_of, stored_tensor
 from growc.dialects.onnx.layers.layer_map import Layered
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import wide

@@ -8,7 +8,7 @@ from dataclasses import replace
 from growc.algebra.space import Size, ratio
 from growc.dialects.onnx.operators.site import first, line, names, places, rest, unit
 from growc.ir.notation import Line, Product, Term
-from growc.ir.rows import Site, opaque
+from growc.ir.operator_rows import Site, opaque
 
 
 def attention(site: Site) -> Line:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from growc.algebra.space import Size, ratio
 from growc.dialects.onnx.operators.site import axes_of, axis_of, first, line, names, number, rest, unit
 from growc.ir.notation import Line, Operand, Term, names_of
-from growc.ir.rows import Site, opaque
+from growc.ir.operator_rows import Site, opaque
 
 SHARING = frozenset({"Softmax", "LogSoftmax"})
 """Operators that treat all units of the axis alike, and return one number for each."""

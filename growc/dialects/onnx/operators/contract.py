@@ -10,7 +10,7 @@ from growc.dialects.onnx.operators import einsum as equation
 from growc.dialects.onnx.operators.infer_types import turned
 from growc.dialects.onnx.operators.site import first, line, places, unit
 from growc.ir.notation import Line, Product, Term
-from growc.ir.rows import Site, broadcast_label, opaque
+from growc.ir.operator_rows import Site, broadcast_label, opaque
 
 
 def gemm(site: Site) -> Line:

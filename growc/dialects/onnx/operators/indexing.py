@@ -13,7 +13,7 @@ from growc.dialects.onnx.operators.index_grids import counted
 from growc.dialects.onnx.operators.site import axis_of, first, line, names, refine, rest, segments, unit
 from growc.ir.graph import Value
 from growc.ir.notation import Line, Term
-from growc.ir.rows import Site, opaque
+from growc.ir.operator_rows import Site, opaque
 from growc.ir.traits import REPEAT
 
 HUGE = 1 << 31

@@ -11,7 +11,7 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size, ratio, times
 from growc.dialects.onnx.operators.site import axis_of, first, line, names, refine, rest, unit
 from growc.ir.notation import Line, Term
-from growc.ir.rows import Site, broadcast_label
+from growc.ir.operator_rows import Site, broadcast_label
 
 
 def transpose(site: Site) -> Line:

@@ -8,7 +8,7 @@ import numpy as np
 
 from growc.dialects.onnx.operators.site import REAL, first, line, names, number, rest, unit
 from growc.ir.notation import Line, Operand, Term
-from growc.ir.rows import Site, broadcast_label, opaque
+from growc.ir.operator_rows import Site, broadcast_label, opaque
 
 
 def cast(site: Site) -> Line:

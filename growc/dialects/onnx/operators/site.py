@@ -8,7 +8,7 @@ import numpy as np
 
 from growc.algebra.space import Size, ratio
 from growc.ir.notation import AxisTerms, Line, Operand, Place, Term
-from growc.ir.rows import Site
+from growc.ir.operator_rows import Site
 
 REAL = frozenset({1, 10, 11, 16})
 """onnx's numbers of float32, float16, float64 and bfloat16."""

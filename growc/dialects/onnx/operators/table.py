@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.inline_control_flow import op_name
 from growc.dialects.onnx.operators import attention, axiswise, contract, indexing, layout, pointwise
-from growc.ir.rows import LineRule, table
+from growc.ir.operator_rows import LineRule, table
 from growc.ir.traits import Trait
 
 RULES: dict[str, LineRule] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from growc.algebra.space import Size
 from growc.dialects.onnx.repair.patch import part_of
-from growc.dialects.onnx.shapes.merging import varies
+from growc.dialects.onnx.shapes.conflated_sizes import varies
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.ir.graph import Node, Value
 from growc.passes.edits import Part, Patch

@@ -17,7 +17,7 @@ from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.ir.graph import Node, Value
 from growc.ir.notation import AxisTerms, Line, Operand, Term
-from growc.ir.rows import LineRule, Row, Site
+from growc.ir.operator_rows import LineRule, Row, Site
 
 if TYPE_CHECKING:
     from growc.dialects.onnx.shapes.simulation import Simulation

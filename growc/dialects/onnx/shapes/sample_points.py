@@ -16,8 +16,8 @@ import numpy as np
 
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
+from growc.dialects.onnx.shapes.conflated_sizes import merges_sizes, merging_nodes, varies
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
-from growc.dialects.onnx.shapes.merging import merges_sizes, merging_nodes, varies
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator

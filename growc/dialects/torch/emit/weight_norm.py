@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.capture import ORDER, stored_weight
 from growc.dialects.onnx.capture.computed_weights import Folded
-from growc.dialects.onnx.capture.stored_tensors import stored_tensor
+from growc.dialects.onnx.capture.stored_values import stored_tensor
 from growc.dialects.onnx.capture.weight_norm import WeightNorm, weight_norm
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.torch.lowering.lower import OWNER

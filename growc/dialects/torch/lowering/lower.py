@@ -30,7 +30,7 @@ from torch.utils._pytree import (
 from growc.algebra.indexmap import Array
 from growc.dialects.onnx.capture.capture import ALIASES, RESERVED
 from growc.dialects.onnx.capture.fused_ops import detach
-from growc.dialects.onnx.capture.stored_tensors import OnDemand
+from growc.dialects.onnx.capture.stored_values import OnDemand
 from growc.dialects.torch.capture.export import ExportedModule, is_tensor
 from growc.dialects.torch.lowering.constants import Constants
 from growc.dialects.torch.lowering.outputs import OUTPUT

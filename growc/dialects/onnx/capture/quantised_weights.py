@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
-from growc.dialects.onnx.capture.stored_tensors import shape_of
+from growc.dialects.onnx.capture.stored_values import shape_of
 from growc.plans.plan import WeightPlan
 from growc.plans.quantised import Blocks, Quantised, real, requantised
 

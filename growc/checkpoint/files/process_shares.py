@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from growc.checkpoint.files.shards import ShardWriter, TensorGroup, TensorPlace
-from growc.plans.rows import BLOCK
+from growc.plans.lazy_rows import BLOCK
 
 Tell = Callable[[str, int], None]
 RowRange = tuple[str, int, int]
