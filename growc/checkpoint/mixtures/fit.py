@@ -32,7 +32,7 @@ from growc.checkpoint.mixtures.place_tensors import (
 from growc.checkpoint.mixtures.region import Region
 from growc.checkpoint.mixtures.same_graph import Matching
 from growc.dialects.transformers.classes import build
-from growc.dialects.transformers.config.fields import FieldPath, Values, changed, complete, leaves, value_at
+from growc.dialects.transformers.config.fields import FieldPath, Values, changed, complete, settings, value_at
 from growc.dialects.transformers.config.shapes import shapes_of
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.ir.walk import walk
@@ -140,9 +140,9 @@ class Fit:
             if not axes:
                 message = f"`{self.kind.__name__}` has no experts that stand in a stack"
                 raise GrowError(Diagnostic("G318", message, help="`--class` names the class of a mixture"))
-            settings = self.field_of(axes, wanted, values)
-            yield from settings
-            values |= dict(settings)
+            new_values = self.field_of(axes, wanted, values)
+            yield from new_values
+            values |= dict(new_values)
         tops = set(map(fewest, start.axes.ranked))
         if tops != {first.top}:
             for path, value in self.whole(values):
@@ -195,7 +195,7 @@ class Fit:
     def fields(self, values: Values) -> list[tuple[FieldPath, object]]:
         """All fields of the class that hold a number or a switch."""
         config = self.config(values)
-        return list(leaves(complete(build(config), config)))
+        return list(settings(complete(build(config), config)))
 
     def is_given(self, path: FieldPath) -> bool:
         """Whether the source's config has a field."""

@@ -15,7 +15,7 @@ from torch import nn
 FieldPath = tuple[str | int, ...]
 """Keys and list positions, from the top of a config."""
 Values = Mapping[FieldPath, Any]
-"""New values of some leaves."""
+"""New values of some settings."""
 FEW = 4
 """The most fields of a mapping that are taken for sizes even if their values are 0, 1, 2 and so on."""
 
@@ -24,7 +24,7 @@ class NoConfigError(Exception):
     """Values that fit no config: an entry behind the end of a list, or inside of a value that is no list."""
 
 
-def leaves(config: object, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
+def settings(config: object, path: FieldPath = ()) -> Iterator[tuple[FieldPath, Any]]:
     """Yield numbers, booleans and None with their paths, and lists of numbers as a whole too.
 
     A mapping that only numbers names from zero on, such as class labels, has no sizes and is skipped.
@@ -33,10 +33,10 @@ def leaves(config: object, path: FieldPath = ()) -> Iterator[tuple[FieldPath, An
         if _numbers_names(config):
             return
         for key, value in config.items():
-            yield from leaves(value, (*path, key))
+            yield from settings(value, (*path, key))
     elif isinstance(config, list):
         for place, value in enumerate(config):
-            yield from leaves(value, (*path, place))
+            yield from settings(value, (*path, place))
         if len(config) > 1 and all(_is_number(value) for value in config):
             yield path, config
     elif config is None or isinstance(config, (bool, int, float)):
@@ -91,7 +91,7 @@ def value_at(config: Any, path: FieldPath) -> Any:
 
 
 def changed(config: Mapping[str, Any], values: Values) -> dict[str, object]:
-    """Return a copy with other leaves. A path that the config lacks is added.
+    """Return a copy with other settings. A path that the config lacks is added.
 
     Raises NoConfigError.
     """

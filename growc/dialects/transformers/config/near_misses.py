@@ -148,7 +148,7 @@ def _even(trials: ConfigTrials, proposals: Proposals, trial: ConfigTrial) -> Non
     uneven = _uneven(trials, trial) if follows(trials, trial) else set()
     moving = proposals.moving(trial) if uneven else ()
     paths = [p for p, moved in moving if p not in trial.values and not uneven.isdisjoint(moved)]
-    numbers = [(p, trials.leaves[p]) for p in paths if type(trials.leaves[p]) is int]
+    numbers = [(p, trials.settings[p]) for p in paths if type(trials.settings[p]) is int]
     ratios = sorted(set(_asked(trials).values()))
     changes = ((p, n * new // old) for p, n in numbers for new, old in ratios if n * new % old == 0)
     for path, value in dict.fromkeys(changes):

@@ -116,7 +116,7 @@ class Proposals:
             yield from self.by_log(nearer, self.whole)
             yield self.ranked(nearer, self.whole, self.followed(nearer, self.whole, self.sized))
             values = {
-                p: nearer.values.get(p, v) for p, v in self.trials.leaves.items() if isinstance(v, bool)
+                p: nearer.values.get(p, v) for p, v in self.trials.settings.items() if isinstance(v, bool)
             }
             flipped = {path: not value for path, value in values.items()}
             moved = self.movers(nearer, flipped, lambda t: t.log != nearer.log)
@@ -130,7 +130,7 @@ class Proposals:
     @cached_property
     def sized(self) -> dict[FieldPath, set[Feature]]:
         """The fields that sizes follow, with these sizes."""
-        followers = {p: self.moved(self.trials.start, self.sizes, p)[1] for p in self.trials.leaves}
+        followers = {p: self.moved(self.trials.start, self.sizes, p)[1] for p in self.trials.settings}
         return {path: set(moved) for path, moved in followers.items() if moved}
 
     def by_log(self, trial: ConfigTrial, reading: LoggedNumbers[LogNumber]) -> Iterator[Iterator[Values]]:
@@ -141,8 +141,8 @@ class Proposals:
         numbers = reading.of(trial)
         wrong = {place: numbers[place] for place in reading.wrong(trial)}
         for usual in (True, False):
-            paths = (p for p in self.trials.leaves if (p[-1] in USUAL) is usual and p not in self.sized)
-            values = {path: trial.values.get(path, self.trials.leaves[path]) for path in paths if wrong}
+            paths = (p for p in self.trials.settings if (p[-1] in USUAL) is usual and p not in self.sized)
+            values = {path: trial.values.get(path, self.trials.settings[path]) for path in paths if wrong}
             probe_values = {path: probes(value)[0] for path, value in values.items() if probes(value)}
             moved = self.movers(trial, probe_values, lambda t: not wrong.items() <= reading.of(t).items())
             yield self.ranked(trial, reading, self.followed(trial, reading, moved))
@@ -196,7 +196,7 @@ class Proposals:
         places: set[NumberPlace],
     ) -> bool:
         """Whether an integer decreases while sizes grow. Such a number, a ratio, mostly stays as it is."""
-        before = trial.values.get(path, self.trials.leaves[path])
+        before = trial.values.get(path, self.trials.settings[path])
         numbers = reading.of(trial)
         grow = all(reading.wanted[place] > numbers[place] for place in places)
         return type(before) is int and value < before and grow
@@ -224,7 +224,7 @@ class Proposals:
         self, trial: ConfigTrial, reading: LoggedNumbers[NumberPlace], path: FieldPath
     ) -> dict[NumberPlace, Any]:
         """Return the values of one field that would give each number that follows it as wanted."""
-        value = trial.values.get(path, self.trials.leaves[path])
+        value = trial.values.get(path, self.trials.settings[path])
         probe, moved = self.moved(trial, reading, path)
         estimates = {p: estimate(value, probe, *moved[p], reading.wanted[p]) for p in moved}
         return {p: estimated for p, estimated in estimates.items() if estimated is not None}
@@ -233,7 +233,7 @@ class Proposals:
         self, trial: ConfigTrial, reading: LoggedNumbers[NumberPlace], path: FieldPath
     ) -> tuple[Any, dict[NumberPlace, tuple[float, float]]]:
         """Return another value that the class accepts, and the (old, new) numbers that follow the field."""
-        value = trial.values.get(path, self.trials.leaves[path])
+        value = trial.values.get(path, self.trials.settings[path])
         numbers = reading.of(trial)
         for probe in probes(value):
             probed = self.trials.of({**trial.values, path: probe}, reading.logged)

@@ -76,7 +76,7 @@ def solve(
         outcome = paired if isinstance(paired, FittedConfig) else outcome
     if isinstance(outcome, Unsolved) and (fields := _fields_of_wrong_sizes(trials)):
         by_layer = ConfigTrials(config, target, build, known, decided, by_layer=fields)
-        solved = _searched(by_layer) if by_layer.leaves.keys() > trials.leaves.keys() else outcome
+        solved = _searched(by_layer) if by_layer.settings.keys() > trials.settings.keys() else outcome
         outcome = solved if isinstance(solved, FittedConfig) else outcome
     if not decided or isinstance(outcome, FittedConfig):
         return outcome

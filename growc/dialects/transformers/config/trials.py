@@ -21,8 +21,8 @@ from growc.dialects.transformers.config.fields import (
     complete,
     fields,
     fields_by_layer,
-    leaves,
     scaled,
+    settings,
     value_at,
     without,
 )
@@ -165,7 +165,7 @@ class ConfigTrials:
     """Configs with other values than the source's, built on demand.
 
     config: the config with all fields of the class.
-    leaves: its numbers that may change, and None for each field that the class asks for and does not find.
+    settings: its numbers that may change, and None for each field that the class asks for and does not find.
     wanted: the planned sizes. decided: values that the caller decides. start: the source with these.
     paired: any other number may change with one that the class refuses alone.
     by_layer: fields that may have a value of their own in each layer (`per_layer_config` of transformers).
@@ -188,12 +188,14 @@ class ConfigTrials:
         with asking() as missing:
             module = build(self.source_config)
         self.config = complete(module, self.source_config)
-        self.leaves = dict(leaves(self.config))
-        self.leaves |= {path: None for path in missing.paths(module) if path not in self.leaves}
+        self.settings = dict(settings(self.config))
+        self.settings |= {path: None for path in missing.paths(module) if path not in self.settings}
         for path in by_layer:
             own = fields_by_layer(module, path)
-            taken = own and self._tried({own[0]: scaled(self.leaves[path], 2)}, logged=False).shapes
-            self.leaves |= {place: self.leaves[path] for place in own if taken and place not in self.leaves}
+            taken = own and self._tried({own[0]: scaled(self.settings[path], 2)}, logged=False).shapes
+            self.settings |= {
+                place: self.settings[path] for place in own if taken and place not in self.settings
+            }
         self.wanted = target.features
         self.seen: dict[str, ConfigTrial] = {}
         self.proposed: list[ConfigTrial] = []
@@ -202,7 +204,7 @@ class ConfigTrials:
         self.source = self.of({}, logged=False)
         self.decided = decided or {}
         for path in self.decided:
-            self.leaves = {p: v for p, v in self.leaves.items() if p[: len(path)] != path[: len(p)]}
+            self.settings = {p: v for p, v in self.settings.items() if p[: len(path)] != path[: len(p)]}
         self.start = self.of({})
 
     @cached_property
@@ -213,7 +215,7 @@ class ConfigTrials:
 
     def value(self, path: FieldPath) -> object:
         """Return the source's value at a path, or None for a field that the config lacks."""
-        return self.leaves[path] if path in self.leaves else value_at(self.config, path)
+        return self.settings[path] if path in self.settings else value_at(self.config, path)
 
     def propose(self, values: Values, origin: ConfigTrial) -> ConfigTrial:
         """Try values that sizes or logs of another trial suggest.
@@ -229,7 +231,7 @@ class ConfigTrials:
 
         logged: whether its log is recorded. None records it if the sizes are as wanted.
         """
-        values = {p: v for p, v in values.items() if p not in self.leaves or v != self.leaves[p]}
+        values = {p: v for p, v in values.items() if p not in self.settings or v != self.settings[p]}
         values |= self.decided
         key = ConfigTrial(values=values).key
         trial = self.seen.get(key) or self._built(values, logged=False)
@@ -307,17 +309,19 @@ class ConfigTrials:
 
     def _equal(self, values: Values) -> Values:
         """Return the numbers that were equal to changed ones, with the same new values."""
-        numbers = {self.leaves[p]: v for p, v in values.items() if type(v) is type(self.leaves.get(p)) is int}
-        others = [p for p, value in self.leaves.items() if type(value) is int and p not in values]
-        return {path: numbers[self.leaves[path]] for path in others if self.leaves[path] in numbers}
+        numbers = {
+            self.settings[p]: v for p, v in values.items() if type(v) is type(self.settings.get(p)) is int
+        }
+        others = [p for p, value in self.settings.items() if type(value) is int and p not in values]
+        return {path: numbers[self.settings[path]] for path in others if self.settings[path] in numbers}
 
     def _in_proportion(self, values: Values) -> list[Values]:
         """Return each other number alone, scaled by the ratio of the changed one, if exactly one changed."""
         [path, *more] = values or [()]
-        old, new = self.leaves.get(path), values.get(path)
+        old, new = self.settings.get(path), values.get(path)
         if more or type(old) is not int or type(new) is not int or not old:
             return []
-        others = ((p, v) for p, v in self.leaves.items() if type(v) is int and v > 1 and p != path)
+        others = ((p, v) for p, v in self.settings.items() if type(v) is int and v > 1 and p != path)
         return [{p: value} for p, v in others if (value := scaled(v, new / old)) is not None]
 
     def filled(self, values: Values, paths: Iterable[FieldPath]) -> Values:
@@ -346,7 +350,7 @@ class ConfigTrials:
         counts, rewritten = layer_counts(self.source.shapes), dict[FieldPath, Any]()
         most = PROBED * max([*counts.values(), *layer_counts(self.target.shapes).values()], default=0)
         for path, new in values.items():
-            old, siblings = self.leaves.get(path), value_at(self.config, path[:-1])
+            old, siblings = self.settings.get(path), value_at(self.config, path[:-1])
             if type(old) is not int or type(new) is not int or not isinstance(siblings, dict):
                 continue
             if not old or new > most:
