@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -350,11 +351,10 @@ class Node:
         places = range(len(self.inputs)) if made_of is None else made_of[self.outputs.index(result)]
         return tuple(v for i in places if (v := self.inputs[i]) is not None)
 
-    @property
-    def operands(self) -> Iterator[Value]:
+    @cached_property
+    def operands(self) -> tuple[Value, ...]:
         """All values that the node uses, captured ones included."""
-        yield from (v for v in self.inputs if v is not None)
-        yield from self.captured
+        return (*(v for v in self.inputs if v is not None), *self.captured)
 
 
 class Dialect(Protocol):
@@ -407,19 +407,19 @@ class Graph:
         """Yield the uses of weights that are outputs and have no other use."""
         yield from (v for v in self.outputs if v.weight is not None and not v.users)
 
+    @cached_property
+    def static(self) -> frozenset[Value]:
+        """The values that no model input reaches: weights, and values made of weights alone.
 
-def static_values(graph: Graph) -> set[Value]:
-    """The values that no model input reaches: weights, and values made of weights alone."""
-    static = {v for v in graph.values() if v.weight is not None}
-    for node in graph.nodes:
-        operands = list(node.operands)
-        if (
-            operands
-            and all(v in static or v.known is not None for v in operands)
-            and any(v in static for v in operands)
-        ):
-            static.update(node.outputs)
-    return static
+        Sizes must be simulated before, since numbers that they make known count as weights.
+        """
+        static = {v for v in self.values() if v.weight is not None}
+        for node in self.nodes:
+            if all(v in static or v.known is not None for v in node.operands) and not static.isdisjoint(
+                node.operands
+            ):
+                static.update(node.outputs)
+        return frozenset(static)
 
 
 def backward(value: Value, through: Callable[[Node], bool]) -> Value:

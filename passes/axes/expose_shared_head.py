@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from growc.algebra.space import Space, atoms_of, find, leaves
-from growc.ir.graph import Node, Value, static_values
+from growc.ir.graph import Node, Value
 from growc.ir.notation import labels
 from growc.passes.axes.infer import Axes, LineInstance
 from growc.passes.axes.units import Stretched, UnitPath, ValueAxis, by_group, is_group, is_one, merged
@@ -22,7 +22,7 @@ from growc.passes.edits import HeadEdits
 def unseen_units(axes: Axes) -> HeadEdits:
     """The edits that make the graph count the heads that all queries share."""
     by_node = {i.node: i for i in axes.instances}
-    static = static_values(axes.graph)
+    static = axes.graph.static
     weighed = {atom for use in axes.graph.uses() for atom in atoms_of(axes.of(use))}
     places: list[Stretched] = []
     for instance in axes.instances:

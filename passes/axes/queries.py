@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from growc.algebra.space import Space, atoms_of, find, leaves
-from growc.ir.graph import Node, Value, backward, makers, static_values
+from growc.ir.graph import Node, Value, backward, makers
 from growc.ir.notation import AxisTerms, is_whole, labels, names_of
 from growc.ir.traits import DEQUANTISE, MOVES, QUANTISE, SAME
 from growc.ir.walk import walk
@@ -28,7 +28,7 @@ class AxisQueries:
         self.axes = axes
         self.by_node = {i.node: i for i in axes.instances}
         self.order = {n: k for k, n in enumerate(axes.graph.nodes)}
-        self.static = static_values(axes.graph)
+        self.static = axes.graph.static
         self.parameters = self.parameter_values()
         self.chosen = self.chosen_weights()
         self.maps = [

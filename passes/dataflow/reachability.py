@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from growc.ir.graph import Graph, Node, Value, static_values, used_by
+from growc.ir.graph import Graph, Node, Value, used_by
 from growc.ir.traits import SIZES
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
@@ -61,7 +61,7 @@ def learned_activations(axes: Axes) -> set[Value]:
     They are stored, or made of a size alone. Queries of a decoder, latents and embeddings of distances start
     streams as inputs do.
     """
-    data, static = data_values(axes.graph), static_values(axes.graph)
+    data, static = data_values(axes.graph), axes.graph.static
     activations: list[Value] = []
     for instance in axes.instances:
         if instance.line.treatment == "contract":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from growc.algebra.space import find
-from growc.ir.graph import Node, Value, static_values
+from growc.ir.graph import Node, Value
 from growc.plans.unitmaps import BlendMap, InputMap, NumberMap, OutputMap, StateMap, UnitMap
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def logits(c: Analysis) -> frozenset[str]:
     """
     by_node = {i.node: i for i in c.axes.instances}
     named = {find(s) for n, axes in c.roles.axes.items() if n != "vocab" for a in axes for s in a.spaces}
-    static = static_values(c.graph)
+    static = c.graph.static
     return frozenset(
         value.name
         for value in c.graph.outputs

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise, takewhile
 
-from growc.ir.graph import Graph, Node, Value, makers, static_values
+from growc.ir.graph import Graph, Node, Value, makers
 from growc.ir.traits import SUM
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
@@ -79,7 +79,7 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     if not all(complete):  # If several runs end at one value, only one of them has its nodes.
         indices = [i for i, layer in zip(indices, complete, strict=True) if layer]
         layers = nodes_of([series[i].places for i in indices], axes.graph, data)
-    static, rows = static_values(axes.graph) - data, find_rows(axes.graph, layers, data)
+    static, rows = axes.graph.static - data, find_rows(axes.graph, layers, data)
     kinds = partial(kinds_of, static=static, rows=rows)
     runs = [
         run_of(run_layers, scopes[i], residual, kinds(run_layers))

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from growc.ir.graph import Graph, Node, Origin, Value, static_values
+from growc.ir.graph import Graph, Node, Origin, Value
 from growc.ir.traits import SIZES, SUM
 from growc.ir.walk import walk
 from growc.passes.dataflow.trace_rows import RowPath, RowPlace, ways
@@ -37,7 +37,7 @@ class _Read:
 
 def find_rows(graph: Graph, runs: Sequence[Sequence[Layer]], data: Set[Value]) -> tuple[LayerTables, ...]:
     """The tables of all runs."""
-    static = static_values(graph) - data
+    static = graph.static - data
     home = {n: (r, i) for r, run in enumerate(runs) for i, layer in enumerate(run) for n in layer.nodes}
     groups: dict[tuple[int, Origin | Value | None, int], list[_Read]] = defaultdict(list)
     for node in graph.nodes:

@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from growc.algebra.space import Space, find, leaves
-from growc.ir.graph import Node, Value, static_values
+from growc.ir.graph import Node, Value
 from growc.ir.notation import FACTORS, names_of
 from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
 from growc.ir.walk import walk
@@ -73,7 +73,7 @@ class Streams:
 
     def __init__(self, axes: Axes, data: frozenset[Value], tree: PostDominators) -> None:
         self.data, self.tree = data, tree
-        self.static = static_values(axes.graph) - data
+        self.static = axes.graph.static - data
         self.axes = axes
         self.instances = {i.node: i for i in axes.instances}
         self.treatment = {i.node: i.line.treatment for i in axes.instances}

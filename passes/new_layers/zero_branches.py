@@ -21,7 +21,7 @@ import numpy as np
 
 from growc.algebra.unit_ranges import MOVES, UnitRange
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.ir.graph import Node, Value, static_values, used_by
+from growc.ir.graph import Node, Value, used_by
 from growc.ir.notation import NORMS
 from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
 from growc.ir.walk import walk
@@ -84,7 +84,7 @@ class Branches:
 
     def __init__(self, axes: Axes, layers: Layers) -> None:
         self.layers, self.data = layers, layers.data
-        self.static = static_values(axes.graph) - self.data
+        self.static = axes.graph.static - self.data
         self.rows = {row for rows in layers.rows if rows.constant for row in rows.taken}
         self.carriers = carriers_of(axes)
         self.carried: set[Value] = set()

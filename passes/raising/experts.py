@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from growc.algebra.space import Reason
-from growc.ir.graph import Graph, Node, Value, Weight, static_values
+from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.operator_rows import columns
 from growc.ir.traits import TAKE
 from growc.passes.axes.routing import numbers_of_rankings, ranked_axis
@@ -89,7 +89,7 @@ class _Raising:
     """The tags of all values, for all axes whose units are cut out."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self.static, self.outputs = graph, static_values(graph), set(graph.outputs)
+        self.graph, self.static, self.outputs = graph, graph.static, set(graph.outputs)
         self.tagged: dict[Value, list[UnstackedExperts]] = defaultdict(list)
         self.refusals: dict[UnstackedExperts, Reason] = {}
         self.constants: dict[UnstackedExperts, Counter[int]] = defaultdict(Counter)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from growc.algebra.space import Size
-from growc.ir.graph import Graph, Node, Value, static_values
+from growc.ir.graph import Graph, Node, Value
 from growc.ir.operator_rows import columns
 from growc.ir.traits import REPEAT, SAME, VIEW
 from growc.passes.axes.norms import Formula, Norm, readers, scalar, stored
@@ -142,7 +142,7 @@ STEPS = _steps(TABLE)
 
 def find_norms(graph: Graph) -> list[Norm]:
     """Every norm in pieces, in canonical order."""
-    static = static_values(graph)
+    static = graph.static
     tags: dict[Value, list[Tag]] = {}
     with_gain: dict[Value, Tag] = {}
     norms_in_order: list[Norm] = []
@@ -289,7 +289,7 @@ def _axes(node: Node) -> tuple[int, ...] | None:
     return tuple(sorted(a % source.rank - source.rank for a in named_axes))
 
 
-def _weighed(node: Node, way: Way, static: set[Value]) -> Tag | None:
+def _weighed(node: Node, way: Way, static: frozenset[Value]) -> Tag | None:
     """The tag of a product with a gain: x, or the inverse of the root, before these two meet; else None."""
     for (value, tag), (gain, _) in (way, way[::-1]):
         aligned = value.rank == tag.base.rank >= gain.rank

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from growc.ir.graph import Node, Value, backward, readers, static_values
+from growc.ir.graph import Node, Value, backward, readers
 from growc.ir.lowered_statement import Sizes, Stage
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
@@ -51,7 +51,7 @@ class Rescaling:
     def __post_init__(self) -> None:
         self.by_node = {i.node: i for i in self.axes.instances}
         self.closing = {n.close: n for n in self.norms}
-        self.static = static_values(self.axes.graph)
+        self.static = self.axes.graph.static
 
     def apply(self, solution: Solution, sizes: Sizes) -> None:
         """Collect the factors of one statement; `sizes` as they stand before it."""
