@@ -430,7 +430,7 @@ def apply_file(
         if check and not compilation.plan.certificate.exact:
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, advance, ranks)
         record_fields = provenance(
-            sources, resolved, compilation, measured, earlier, config, given=capture_inputs is not None
+            sources, resolved, compilation, measured, earlier, config, inputs_given=capture_inputs is not None
         )
         record = canonical(record_fields)
         if source.is_dir():
@@ -479,14 +479,14 @@ def apply_file(
     )
 
 
-def _within(form: Form, c: Result, bound: int, asked: bool) -> tuple[str, ...]:
+def _within(form: Form, c: Result, bound: int, limited: bool) -> tuple[str, ...]:
     """A remark on the memory that writing takes, if any. Raises GrowError (G502) if it exceeds a requested
     limit.
     """
     from growc.plans.memory_bound import excess
 
     remark = excess(form.whole(c), bound)
-    if remark and asked:
+    if remark and limited:
         raise GrowError(Diagnostic("G502", remark, help="a larger `--memory`, or none"))
     return (remark,) if remark else ()
 

@@ -154,9 +154,9 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
         yield f"  no loss: {outcome.reason}."
 
 
-def near_lines(found: Mapping[str, Closeness]) -> Iterator[str]:
+def near_lines(closeness: Mapping[str, Closeness]) -> Iterator[str]:
     """Yield how near outputs are as distributions."""
-    for name, near in found.items():
+    for name, near in closeness.items():
         yield (
             f"KL {short(near.kl)} nats, the same on top in {near.agreement:.1%} of "
             f"{many(near.rows, 'place')} (`{name}`)"

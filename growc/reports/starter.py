@@ -161,7 +161,7 @@ def _verdict(plan: Callable[[], Result]) -> Verdict:
     return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
 
 
-def starter(model: Model, *, example_inputs: object = None, progress: Progress = quiet) -> Starter:
+def starter_of(model: Model, *, example_inputs: object = None, progress: Progress = quiet) -> Starter:
     """The possible changes of a model, tried by the compiler. Raises GrowError if it cannot be read."""
 
     def analysed() -> Analysis:

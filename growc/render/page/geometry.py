@@ -181,10 +181,10 @@ def numbers(first: int, last: int) -> str:
     return f"layer {first}" if last - first == 1 else f"layers {first} to {last - 1}"
 
 
-def ranges(found: Sequence[int]) -> str:
+def ranges(layers: Sequence[int]) -> str:
     """`0 to 3, 7`."""
     runs: list[list[int]] = []
-    for n in dict.fromkeys(found):
+    for n in dict.fromkeys(layers):
         if runs and runs[-1][-1] == n - 1:
             runs[-1].append(n)
         else:
