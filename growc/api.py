@@ -545,11 +545,11 @@ def verify(
     with in_python(progress) as advance:
         before, after = local(source, advance), local(result, advance)
         form = form_of(before)
-        read = [*model_parts(before, "the source"), *model_parts(after, "the result")]
+        parts = [*model_parts(before, "the source"), *model_parts(after, "the result")]
         if inputs is not None and not isinstance(inputs, str | Path):
             raise wrong("`inputs` of two files are the path of a `.npz` file")
-        read += [] if inputs is None else [NamedPath("the inputs", Path(inputs))]
-        with unchanged(read) as require_unchanged:
+        parts += [] if inputs is None else [NamedPath("the inputs", Path(inputs))]
+        with unchanged(parts) as require_unchanged:
             advance("planning", 0, 0)
             ports = form.retraced(before, after, advance)
             measured = form.verify(ports, before, after, inputs, advance)

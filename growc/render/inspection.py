@@ -55,8 +55,8 @@ def scope_sizes(c: Analysis, scope: str) -> dict[str, int | list[int]]:
     """Return the sizes of every named axis that has a part in a scope."""
     sizes: dict[str, int | list[int]] = {}
     for name, axes in c.roles.axes.items():
-        here = [a.size for a in axes if scope in c.roles.scopes.of(a.spaces)]
-        sizes.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
+        sizes_in_scope = [a.size for a in axes if scope in c.roles.scopes.of(a.spaces)]
+        sizes.update({name: one(tuple(dict.fromkeys(sizes_in_scope)))} if sizes_in_scope else {})
     return sizes | layer_counts([r for r in c.layers.runs if r.scope == scope])
 
 

@@ -94,10 +94,10 @@ def _parts(starter: Starter) -> Iterator[str]:
         yield from _offer(one, "The head gets a weight of its own, apart from the table", starter.active)
 
 
-def _offer(one: Offer, told: str, active: Offer | None) -> Iterator[str]:
+def _offer(one: Offer, description: str, active: Offer | None) -> Iterator[str]:
     """Yield a comment of a few lines, then the statement, if there is one."""
     yield ""
-    yield from _told(f"{told}. {_claim(one, active)}")
+    yield from _told(f"{description}. {_claim(one, active)}")
     if one.statement:
         own = active is not None and one.statement == active.statement
         yield one.statement if own else f"#{one.statement}"

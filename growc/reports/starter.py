@@ -280,16 +280,16 @@ def _unnamed(c: Analysis) -> Iterator[tuple[str, int]]:
             atoms = {find(x) for x in atoms_of([space])}
             fixed = not atoms or any(x.frozen for x in atoms) or atoms & covered
             if not fixed and k < len(weight.shape) and weight.shape[k] > 1:
-                numbered = re.sub(r"(?<![^._/])\d+(?![^._/])", "*", weight.name)
-                places.setdefault((numbered, k, weight.shape[k]), []).append((weight.name, find(space)))
-    for (numbered, k, size), occurrences in places.items():
+                pattern = re.sub(r"(?<![^._/])\d+(?![^._/])", "*", weight.name)
+                places.setdefault((pattern, k, weight.shape[k]), []).append((weight.name, find(space)))
+    for (pattern, k, size), occurrences in places.items():
         spaces = {space for _, space in occurrences}
         atoms = {find(x) for x in atoms_of(spaces)}
         if atoms & covered:
             continue
         covered |= atoms
-        one_pattern = len(spaces) > 1 and _matched(c, numbered) == {name for name, _ in occurrences}
-        names = [numbered] if one_pattern else list(dict.fromkeys(name for name, _ in occurrences))
+        one_pattern = len(spaces) > 1 and _matched(c, pattern) == {name for name, _ in occurrences}
+        names = [pattern] if one_pattern else list(dict.fromkeys(name for name, _ in occurrences))
         yield from ((f'axis {k} of "{name}"', size) for name in names)
 
 
