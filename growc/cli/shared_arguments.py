@@ -110,7 +110,7 @@ def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> 
 
 def read(name: str) -> SourceText:
     """The recipe in a file, or from standard input."""
-    from growc.api import decoded, read_source
+    from growc.resolve.recipe_forms import decoded, read_source
 
     if name != "-":
         return read_source(Path(name))

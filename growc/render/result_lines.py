@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from growc.api import Applied
+from growc.applied import Applied
 from growc.errors.display import all_lines_of, lines_of
 from growc.passes.compilation import Analysis
 from growc.plans.plan import Certificate, Plan

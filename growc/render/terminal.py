@@ -16,7 +16,7 @@ from growc.render.certificate import certificate_lines
 from growc.render.text import count, many, short, table
 
 if TYPE_CHECKING:
-    from growc.api import Applied
+    from growc.applied import Applied
     from growc.reports.calibration import Outcome
     from growc.verification.difference import Closeness, OutputReport
     from growc.verification.verify import Verification
