@@ -7,7 +7,7 @@ True
 
 Ten floors; imports run downwards only (tests/soundness/test_floors.py).
 
-10 what a user calls: api, budgets, file_roles, history, source_changes, cli, editor, render, reports
+10 what a user calls: api, applied, budgets, file_roles, history, source_changes, cli, editor, render, reports
  9 formats and files: formats, checkpoint, modules, training, files
  8 verification: verification, measurement
  7 dialects: dialects
@@ -29,12 +29,12 @@ from growc.errors.display import rendered_in
 from growc.version import __version__
 
 if TYPE_CHECKING:
-    from growc.api import Applied as Applied
     from growc.api import apply as apply
     from growc.api import inspect as inspect
     from growc.api import plan as plan
     from growc.api import report as report
     from growc.api import verify as verify
+    from growc.applied import Applied as Applied
     from growc.checkpoint.files.state_dict import save as save
     from growc.errors.diagnostic import GrowError as GrowError
     from growc.formats.nested import prefix as prefix
@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Applied": "growc.api",
+    "Applied": "growc.applied",
     "Flops": "growc.reports.flops",
     "GrowError": "growc.errors.diagnostic",
     "Recipe": "growc.resolve.builder",

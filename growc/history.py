@@ -115,10 +115,12 @@ def replay(
 
 
 def _growths(
-    records: Sequence[Mapping[str, Json]], place: Path, files: Mapping[str, Path], had: int = 0
+    records: Sequence[Mapping[str, Json]], place: Path, files: Mapping[str, Path], already_done: int = 0
 ) -> list[RecordedGrowth]:
     """The growths, each with its files. Raises GrowError (G200) for a file that none of them reads."""
-    growths = [growth_of(record, place, files, number) for number, record in enumerate(records, had + 1)]
+    growths = [
+        growth_of(record, place, files, number) for number, record in enumerate(records, already_done + 1)
+    ]
     names_read = dict.fromkeys(file.value for g in growths for file in files_read(g.recipe.recipe.statements))
     for name in files.keys() - names_read:
         known_names = ", ".join(f"`{file}`" for file in names_read)

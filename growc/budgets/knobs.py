@@ -255,7 +255,7 @@ def measurement(c: Result) -> ast.Measure | None:
 def _rankings(c: Result) -> Rankings:
     """The rankings after the statements of a compilation."""
     measure = measurement(c)
-    rankings = Rankings(Magnitudes(c.axes, c.ties), found=lambda by: c.outside.scores(c, measure, by))
+    rankings = Rankings(Magnitudes(c.axes, c.ties), scores_for=lambda by: c.outside.scores(c, measure, by))
     for stage in c.lowered.stages:
         for request in stage.requests.values():
             rankings.follow(request.space, request.map)

@@ -92,23 +92,23 @@ def _take_voice(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_arguments(given: Sequence[str]) -> argparse.Namespace:
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The parsed options; `command` is the command's name.
 
     Raises GrowError (G200), and SystemExit after `--help`.
     """
     parser, commands = parsers()
-    given = _command_first(given, commands)
-    if not given or given[0] == "help":
-        _help(parser, commands, given[1:])
-    if given[0].startswith("-"):
-        parser.parse_args(given)
-    if given[0] not in commands:
-        raise _unknown(given[0], commands)
-    options = commands[given[0]].parse_intermixed_args(given[1:])
-    options.command, options.limits = given[0], _limits(options.limit)
+    arguments = _command_first(arguments, commands)
+    if not arguments or arguments[0] == "help":
+        _help(parser, commands, arguments[1:])
+    if arguments[0].startswith("-"):
+        parser.parse_args(arguments)
+    if arguments[0] not in commands:
+        raise _unknown(arguments[0], commands)
+    options = commands[arguments[0]].parse_intermixed_args(arguments[1:])
+    options.command, options.limits = arguments[0], _limits(options.limit)
     options.parsers = parser, commands
-    if "" in given:
+    if "" in arguments:
         raise wrong("an argument is empty", "a variable of the shell may have no value")
     if getattr(options, "inputs", None) is not None and not options.inputs.is_file():
         raise wrong(
@@ -119,17 +119,17 @@ def read_arguments(given: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _command_first(given: Sequence[str], commands: Collection[str]) -> Sequence[str]:
+def _command_first(arguments: Sequence[str], commands: Collection[str]) -> Sequence[str]:
     """The arguments with those options for output that stand in front of the command behind it."""
-    place = next((k for k, word in enumerate(given) if word in commands), 0)
+    place = next((k for k, word in enumerate(arguments) if word in commands), 0)
     if not place:
-        return given
+        return arguments
     voice = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     _take_voice(voice)
     with contextlib.suppress(argparse.ArgumentError):
-        if not voice.parse_known_args(given[:place])[1]:
-            return [given[place], *given[:place], *given[place + 1 :]]
-    return given
+        if not voice.parse_known_args(arguments[:place])[1]:
+            return [arguments[place], *arguments[:place], *arguments[place + 1 :]]
+    return arguments
 
 
 def _help(

@@ -46,33 +46,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(list(sys.argv[1:] if arguments is None else arguments), voice)
 
 
-def _run(given: Sequence[str], voice: OutputSettings) -> int:
+def _run(arguments: Sequence[str], voice: OutputSettings) -> int:
     """Run one command with the output settings of one voice."""
     command = SignalState()
     try:
         with interruptible(command), no_loggers(), spare_memory():
-            options = read_arguments(given)
+            options = read_arguments(arguments)
             voice.take(options)
             with limits(**options.limits), class_named(getattr(options, "model_class", None)):
-                status = multi_process.run(COMMANDS[options.command].run, options, given)
+                status = multi_process.run(COMMANDS[options.command].run, options, arguments)
             with last_words():
                 sys.stdout.flush()
             return status
     except SystemExit as shown:  # after `--help` and `--version`
         return shown.code if isinstance(shown.code, int) else 0
     except GrowError as error:
-        return report(error, given)
+        return report(error, arguments)
     except KeyboardInterrupt:
         outcome = (
             "the result is written"
             if command.committed
-            else DONE.get("".join(given[:1]), "nothing was written")
+            else DONE.get("".join(arguments[:1]), "nothing was written")
         )
-        return report(GrowError(Diagnostic("G503", f"interrupted: {outcome}")), given)
+        return report(GrowError(Diagnostic("G503", f"interrupted: {outcome}")), arguments)
     except OSError as error:
-        return report(refused(error), given)
+        return report(refused(error), arguments)
     except Exception as error:  # noqa: BLE001 - any other exception is a bug
-        return report(unexpected(error, given), given)
+        return report(unexpected(error, arguments), arguments)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ INTERRUPTED = 130
 """The exit status after a signal."""
 
 
-def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence[str]) -> int:
+def run(command: Callable[[Namespace], int], options: Namespace, arguments: Sequence[str]) -> int:
     """Run a command with the processes that help it in `options.ranks`; return its exit status.
 
     Raises GrowError: G200 for fewer workers than one, and those of the command.
@@ -25,7 +25,7 @@ def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence
         workers = getattr(options, "workers", 1)
         if workers < 1:
             raise wrong(f"`--workers {workers}` is no number of processes", "it is 1 or more")
-        return _launched(workers, given) if workers > 1 else command(options)
+        return _launched(workers, arguments) if workers > 1 else command(options)
     with joined() as options.ranks:
         if options.ranks.rank:
             try:
@@ -43,7 +43,7 @@ def run(command: Callable[[Namespace], int], options: Namespace, given: Sequence
         return status
 
 
-def _launched(workers: int, given: Sequence[str]) -> int:
+def _launched(workers: int, arguments: Sequence[str]) -> int:
     """Run the command in so many processes of this machine by torchrun; return the exit status of the first
     failure.
     """
@@ -56,7 +56,7 @@ def _launched(workers: int, given: Sequence[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # torchrun does so, too, but prints a warning
     options = ["--standalone", f"--nproc-per-node={workers}", "--no-python", sys.executable, "-m", "growc"]
     try:
-        run(get_args_parser().parse_args([*options, *given]))
+        run(get_args_parser().parse_args([*options, *arguments]))
     except ChildFailedError as error:
         return int(error.get_first_failure()[1].exitcode)
     except SignalException:

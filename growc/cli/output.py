@@ -117,9 +117,9 @@ def waiting() -> AbstractContextManager[Progress]:
     return progress(quiet=voice.quiet, verbose=voice.verbose)
 
 
-def report(error: GrowError, given: Sequence[str]) -> int:
+def report(error: GrowError, arguments: Sequence[str]) -> int:
     """Show an error, as JSON on standard output or as text on standard error, and return its exit status."""
-    if "--json" in given:
+    if "--json" in arguments:
         say_json(error_object(error))
     else:
         voice = _voice.get(OutputSettings())

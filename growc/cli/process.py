@@ -109,7 +109,7 @@ def refused(error: OSError) -> GrowError:
     return GrowError(Diagnostic("G502", message))
 
 
-def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
+def unexpected(error: Exception, arguments: Sequence[str]) -> GrowError:
     """The error for an unexpected exception of a command.
 
     It is lack of memory, a refusal of the system that a library wraps in its own error, or a bug. A bug is
@@ -121,7 +121,7 @@ def unexpected(error: Exception, given: Sequence[str]) -> GrowError:
     if isinstance(cause := error.__cause__, OSError):
         return refused(cause)
     with tempfile.NamedTemporaryFile("w", prefix="growc-report-", suffix=".txt", delete=False) as file:
-        file.write(f"growc {__version__}\narguments: {list(given)}\n\n")
+        file.write(f"growc {__version__}\narguments: {list(arguments)}\n\n")
         file.write("".join(traceback.format_exception(error)))
     message = f"this is a bug in growc ({type(error).__name__}); the report is in {file.name}"
     return GrowError(Diagnostic("G900", message))

@@ -110,7 +110,7 @@ def pairs(option: str, form: str, texts: Sequence[str], of_form: str = ".*") -> 
 
 def read(name: str) -> SourceText:
     """The recipe in a file, or from standard input."""
-    from growc.api import decoded, read_source
+    from growc.resolve.recipe_forms import decoded, read_source
 
     if name != "-":
         return read_source(Path(name))
@@ -130,12 +130,12 @@ def sources_and_model(options: Namespace) -> tuple[list[SourceText], Path]:
     prefix: str = getattr(options, "prefix", "")
     if prefix and options.e:
         raise wrong("`--prefix` cuts a model by the recipe in it, and `-e` is another recipe")
-    wanted = "MODEL" if options.e or prefix else "RECIPE and MODEL"
-    if len(options.operands) != len(wanted.split(" and ")):
+    expected = "MODEL" if options.e or prefix else "RECIPE and MODEL"
+    if len(options.operands) != len(expected.split(" and ")):
         operands = ", ".join(f"`{name}`" for name in options.operands) or "nothing"
         remedy = "`-e` stands in the place of RECIPE" if options.e else "`-e STATEMENT` may stand for RECIPE"
         remedy = "`--prefix` stands in the place of RECIPE" if prefix else remedy
-        raise wrong(f"expected {wanted}, found {operands}", remedy)
+        raise wrong(f"expected {expected}, found {operands}", remedy)
     if prefix:
         from growc.formats.nested import prefix as cut
 
@@ -149,15 +149,15 @@ def sources_and_model(options: Namespace) -> tuple[list[SourceText], Path]:
     return [source], local_model(options.operands[-1])
 
 
-def local_model(given: str | Path) -> Path:
+def local_model(model: str | Path) -> Path:
     """The path of a model that a command was given; a model named by a reference is fetched first."""
     from growc.files.hub import local
     from growc.files.reference import is_reference
 
-    if not is_reference(given):
-        return Path(given)
+    if not is_reference(model):
+        return Path(model)
     with waiting() as advance:
-        return local(given, advance)
+        return local(model, advance)
 
 
 def _is_model(name: str) -> bool:

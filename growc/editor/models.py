@@ -129,4 +129,4 @@ def _found(model: CommentedModel, output: str) -> str | dict[str, str]:
     if "error" in data:
         return f"growc refuses `{model.name}`: {data['error']['message']} [{data['error']['code']}]"
     sizes = {axis: size if isinstance(size, list) else [size] for axis, size in data["axes"].items()}
-    return {axis: ", ".join(map(str, several)) for axis, several in sizes.items()}
+    return {axis: ", ".join(map(str, numbers)) for axis, numbers in sizes.items()}

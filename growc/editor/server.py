@@ -121,9 +121,9 @@ class Editor:
         places = Positions(reading.source.text, self.encoding)
         return reading, places, places.offset(position)
 
-    def complete(self, asked: types.CompletionParams) -> list[types.CompletionItem]:
+    def complete(self, params: types.CompletionParams) -> list[types.CompletionItem]:
         """The completions at a place."""
-        if (request := self.place(asked.text_document, asked.position)) is None:
+        if (request := self.place(params.text_document, params.position)) is None:
             return []
         reading, places, offset = request
         begin = started(reading.source, offset)
@@ -143,9 +143,9 @@ class Editor:
             for number, choice in enumerate(choices(reading, begin))
         ]
 
-    def hover(self, asked: types.HoverParams) -> types.Hover | None:
+    def hover(self, params: types.HoverParams) -> types.Hover | None:
         """The description of the word at a place."""
-        if (request := self.place(asked.text_document, asked.position)) is None:
+        if (request := self.place(params.text_document, params.position)) is None:
             return None
         reading, places, offset = request
         if (description := hover(reading, offset, self.sizes)) is None:
@@ -154,19 +154,19 @@ class Editor:
         contents = types.MarkupContent(types.MarkupKind.PlainText, text)
         return types.Hover(contents, places.range(span.start, span.end))
 
-    def definition(self, asked: types.DefinitionParams) -> types.Location | None:
+    def definition(self, params: types.DefinitionParams) -> types.Location | None:
         """The place where the word at a place is defined."""
-        request = self.place(asked.text_document, asked.position)
+        request = self.place(params.text_document, params.position)
         span: Span | None = definition(request[0], request[2]) if request else None
         if request and span and span.source == request[0].source:
-            return types.Location(asked.text_document.uri, request[1].range(span.start, span.end))
+            return types.Location(params.text_document.uri, request[1].range(span.start, span.end))
         return location(span, self.encoding, address) if span else None
 
-    def format(self, asked: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
+    def format(self, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
         """The edits that format a recipe as `growc fmt` does; None if it has mistakes, which are shown as
         diagnostics.
         """
-        reading = self.reading(asked.text_document.uri)
+        reading = self.reading(params.text_document.uri)
         if reading is None or reading.mistakes:
             return None
         text = format_recipe(reading.recipe)
@@ -197,40 +197,40 @@ def server() -> tuple[LanguageServer, Editor]:
     editor = Editor(language_server)
 
     @language_server.feature(types.TEXT_DOCUMENT_DID_OPEN)
-    def opened(asked: types.DidOpenTextDocumentParams) -> None:
-        editor.changed(asked.text_document.uri)
-        editor.prepare(asked.text_document.uri)
+    def opened(params: types.DidOpenTextDocumentParams) -> None:
+        editor.changed(params.text_document.uri)
+        editor.prepare(params.text_document.uri)
 
     @language_server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
-    def changed(asked: types.DidChangeTextDocumentParams) -> None:
-        editor.changed(asked.text_document.uri)
+    def changed(params: types.DidChangeTextDocumentParams) -> None:
+        editor.changed(params.text_document.uri)
 
     @language_server.feature(types.TEXT_DOCUMENT_DID_SAVE)
-    def saved(asked: types.DidSaveTextDocumentParams) -> None:
-        editor.changed(asked.text_document.uri, stored=True)
-        editor.prepare(asked.text_document.uri)
+    def saved(params: types.DidSaveTextDocumentParams) -> None:
+        editor.changed(params.text_document.uri, stored=True)
+        editor.prepare(params.text_document.uri)
 
     @language_server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
-    def closed(asked: types.DidCloseTextDocumentParams) -> None:
-        editor.close(asked.text_document.uri)
+    def closed(params: types.DidCloseTextDocumentParams) -> None:
+        editor.close(params.text_document.uri)
 
     @language_server.feature(
         types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[" ", '"', "/"])
     )
-    def completion(asked: types.CompletionParams) -> list[types.CompletionItem]:
-        return editor.complete(asked)
+    def completion(params: types.CompletionParams) -> list[types.CompletionItem]:
+        return editor.complete(params)
 
     @language_server.feature(types.TEXT_DOCUMENT_HOVER)
-    def hovered(asked: types.HoverParams) -> types.Hover | None:
-        return editor.hover(asked)
+    def hovered(params: types.HoverParams) -> types.Hover | None:
+        return editor.hover(params)
 
     @language_server.feature(types.TEXT_DOCUMENT_DEFINITION)
-    def defined(asked: types.DefinitionParams) -> types.Location | None:
-        return editor.definition(asked)
+    def defined(params: types.DefinitionParams) -> types.Location | None:
+        return editor.definition(params)
 
     @language_server.feature(types.TEXT_DOCUMENT_FORMATTING)
-    def formatted(asked: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-        return editor.format(asked)
+    def formatted(params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
+        return editor.format(params)
 
     return language_server, editor
 

@@ -62,16 +62,16 @@ def provenance(
     earlier: Sequence[Mapping[str, Json]],
     config: Mapping[str, Json] | None = None,
     *,
-    given: bool = False,
+    inputs_given: bool = False,
 ) -> dict[str, Json]:
     """The record of how the result was made; it does not depend on time, place or machine.
 
     A fetched source is recorded by its reference with the commit. earlier: the source's history. config: the
-    fields that the caller set. given: whether the caller gave inputs for the capture.
+    fields that the caller set. inputs_given: whether the caller gave inputs for the capture.
     """
     certificate = c.plan.certificate
     stores_ports = any(map(_reads_files, resolved.statements)) or any("ports" in record for record in earlier)
-    stores_ports = stores_ports or bool(config) or given
+    stores_ports = stores_ports or bool(config) or inputs_given
     prefixes = {share: dict(sizes) for share, sizes in c.lowered.prefixes.items()}
     nested: dict[str, Json] = {"nested": prefixes} if prefixes else {}
     decided: dict[str, Json] = {"config": dict(config)} if config else {}

@@ -29,7 +29,7 @@ class CaseOutputs(NamedTuple):
     """The outputs of one case: expected, actual, and expected as computed in other ways."""
 
     expected: Feeds
-    found: Feeds
+    actual: Feeds
     others: Sequence[Feeds]
 
 
@@ -82,7 +82,7 @@ def compared(
         ways = run(case)
         for other in ways.others:
             comparison.rounding.add(ways.expected, other)
-        comparison.add(ways.expected, ways.found)
+        comparison.add(ways.expected, ways.actual)
     return comparison.summed_up()
 
 

@@ -81,14 +81,14 @@ class _Weights(nn.Module):
                 tensors.buffers[name] = stored[captured.names[name]]
         tensors.place(self)
 
-    def forward(self, **given: Tensor) -> Sequence[object]:
+    def forward(self, **inputs: Tensor) -> Sequence[object]:
         """Return the output tensors of the program, in order."""
         captured = self._captured
         tensors: dict[str, Tensor] = dict(self.named_parameters(remove_duplicate=False))
         tensors |= dict(self.named_buffers(remove_duplicate=False))
         values, specs = placeholder_values(captured.program), captured.program.graph_signature.input_specs
         names = [spec.arg.name for spec in specs if spec.kind is InputKind.USER_INPUT]
-        leaves = (given[n].to(v.dtype) if isinstance(v := values[n], Tensor) else v for n in names)
+        leaves = (inputs[n].to(v.dtype) if isinstance(v := values[n], Tensor) else v for n in names)
         results = run_flat(captured, tensors.__getitem__, leaves)
         return [
             value for value, argument in zip(results, captured.returned, strict=True) if is_tensor(argument)

@@ -19,13 +19,13 @@ from growc.recipe.words import FILE, Word
 class ScoredUnits:
     """The scores of an axis's units that a ranking may ask for: a number for each unit.
 
-    importance: the scores that the ranking measures. given: the scores of the file that it names.
+    importance: the scores that the ranking measures. from_file: the scores of the file that it names.
     """
 
     importance: Callable[[], Floats]
     magnitude: Callable[[], Floats]
     drawn: Callable[[], Floats]
-    given: Callable[[], Floats]
+    from_file: Callable[[], Floats]
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,13 @@ _ROWS = (
         "the mean over samples of (Σ ∂L/∂w · w)², added up over the weights that make or read the unit; L is "
         "the loss of next tokens (Molchanov et al. 2019); of modules, `.pt2` programs and checkpoint "
         "directories",
-        scores=lambda units: units.given(),
+        scores=lambda units: units.from_file(),
         gradients=True,
     ),
     RankingRule(
         f"scores {FILE}",
         "one's own: those that the file says of the source's units, the highest first (below)",
-        scores=lambda units: units.given(),
+        scores=lambda units: units.from_file(),
     ),
     RankingRule(
         "magnitude",

@@ -32,7 +32,7 @@ def _table(one: Decision) -> Iterator[str]:
     return table(rows, ">" * (len(head) - 1) + "<")
 
 
-def _cells(one: Decision, row: BudgetRow, scored: bool, measured: bool, told: str) -> list[str]:
+def _cells(one: Decision, row: BudgetRow, scored: bool, measured: bool, place: str) -> list[str]:
     amount = size_of(row.amount) if one.quantity == "memory" else count(row.amount)
     lost = [f"{row.lost:.1%}"] if scored else []
-    return [*row.sizes, amount, *lost, *([row.cost] if measured else []), told]
+    return [*row.sizes, amount, *lost, *([row.cost] if measured else []), place]

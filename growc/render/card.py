@@ -43,8 +43,8 @@ class CardContents:
 
     reference: that of the source, with its commit, if it was fetched. loader: the class that loads the
     result, by module and name. recipe: its lines, comments too. earlier: the records of the growths before,
-    the first one first. options: the other options of the command line. given: whether it was measured on the
-    caller's inputs.
+    the first one first. options: the other options of the command line. inputs_given: whether it was
+    measured on the caller's inputs.
     """
 
     plan: Plan
@@ -55,7 +55,7 @@ class CardContents:
     earlier: Sequence[Mapping[str, Json]]
     options: Sequence[str]
     verification: Verification | None
-    given: bool
+    inputs_given: bool
 
 
 def card_of(
@@ -63,19 +63,19 @@ def card_of(
     sources: Sequence[SourceText],
     resolved: Resolved,
     options: Sequence[str],
-    made: Path,
+    result: Path,
     verification: Verification | None,
     earlier: Sequence[Mapping[str, Json]],
 ) -> str:
     """Return the body of the card of a result's directory. `earlier`: the records of its source."""
-    own, named = named_class(), config_of(made).get("architectures")
+    own, named = named_class(), config_of(result).get("architectures")
     name = str(named[0]) if isinstance(named, list) and named else ""
     loader = ("transformers", name if name.isidentifier() else "AutoModel")
     growth = CardContents(
         c.plan,
         reference_of(c.path),
         loader if own is None else (own.__module__, own.__qualname__),
-        is_distributed(made),
+        is_distributed(result),
         recipe_lines(sources, resolved, comments=True),
         earlier,
         options,
@@ -86,13 +86,13 @@ def card_of(
 
 
 def options_of(
-    params: Mapping[str, str], config: Mapping[str, object], others: Mapping[str, str], given: bool
+    params: Mapping[str, str], config: Mapping[str, object], others: Mapping[str, str], inputs_given: bool
 ) -> list[str]:
     """Return the command-line words for all that a caller asked for beside the recipe."""
     words = [word for name, value in params.items() for word in ("-p", f"{name}={value}")]
     words += [word for name, value in config.items() for word in ("--config", f"{name}={value}")]
     words += [word for option, value in others.items() if value for word in (option, value)]
-    return [*words, *(("--inputs", "FILE.npz") if given else ())]
+    return [*words, *(("--inputs", "FILE.npz") if inputs_given else ())]
 
 
 def card_text(growth: CardContents) -> str:
@@ -151,7 +151,7 @@ def _measured(growth: CardContents) -> str:
     if (verification := growth.verification) is None:
         return "The outputs of both models were not compared."
     cases = many(verification.cases, "case")
-    inputs = f"{cases} of inputs that the caller gave" if growth.given else f"{cases} that growc drew"
+    inputs = f"{cases} of inputs that the caller gave" if growth.inputs_given else f"{cases} that growc drew"
     sentence = f"Measured on {inputs}, the outputs differ by {short(verification.relative)} of their size"
     if growth.plan.certificate.exact:
         sentence += ", which is no more than rounding explains" if not verification.refutes_exact() else ""

@@ -31,46 +31,49 @@ SIGNS: dict[ChangeKind, str] = {
 }
 
 
-def difference_lines(found: Difference, *, everything: bool = False, width: int = WIDTH) -> Iterator[str]:
+def difference_lines(
+    difference: Difference, *, everything: bool = False, width: int = WIDTH
+) -> Iterator[str]:
     """Yield the difference as text. Lists at full length have lines of any width."""
-    before, after = found.before, found.after
+    before, after = difference.before, difference.after
     yield cut(f"{before.path.name} -> {after.path.name}", width)
-    if found.same:
+    if difference.same:
         yield ""
-        yield f"Nothing differs: axes, layers, operators and all {many(found.equal, 'tensor')} are the same."
+        tensors = many(difference.equal, "tensor")
+        yield f"Nothing differs: axes, layers, operators and all {tensors} are the same."
         return
-    rows = list(_sizes(found))
+    rows = list(_sizes(difference))
     yield from ["", *(f"  {line}" for line in table(rows))] if rows else []
-    yield from _operators(found, everything, width)
-    yield from _weights(found, everything, width)
-    yield from _growth(found, width)
-    if found.uncompared:
+    yield from _operators(difference, everything, width)
+    yield from _weights(difference, everything, width)
+    yield from _growth(difference, width)
+    if difference.uncompared:
         yield ""
         yield "Not compared:"
-        yield from (f"  {line}" for model in found.uncompared for line in _wrapped(model, width))
+        yield from (f"  {line}" for model in difference.uncompared for line in _wrapped(model, width))
 
 
-def _sizes(found: Difference) -> Iterator[tuple[str, str]]:
-    before, after = found.before, found.after
-    if not found.one_form:
+def _sizes(difference: Difference) -> Iterator[tuple[str, str]]:
+    before, after = difference.before, difference.after
+    if not difference.one_form:
         yield "form", f"{before.form} -> {after.form}"
     if before.parameters != after.parameters:
-        yield "parameters", " -> ".join("?" if n is None else count(n) for n in _parameters(found))
+        yield "parameters", " -> ".join("?" if n is None else count(n) for n in _parameters(difference))
     if before.nbytes != after.nbytes:
         yield "stored", f"{size_of(before.nbytes)} -> {size_of(after.nbytes)}"
-    for name, sizes in found.axes.items():
+    for name, sizes in difference.axes.items():
         yield name, " -> ".join("/".join(map(str, size)) or "none" for size in sizes)
 
 
-def _parameters(found: Difference) -> tuple[int | None, int | None]:
-    return found.before.parameters, found.after.parameters
+def _parameters(difference: Difference) -> tuple[int | None, int | None]:
+    return difference.before.parameters, difference.after.parameters
 
 
-def _operators(found: Difference, everything: bool, width: int) -> Iterator[str]:
-    rows = [(name, f"{a} -> {b}") for name, (a, b) in found.operators.items()]
-    for (operator, name, value), (a, b) in found.attributes.items():
+def _operators(difference: Difference, everything: bool, width: int) -> Iterator[str]:
+    rows = [(name, f"{a} -> {b}") for name, (a, b) in difference.operators.items()]
+    for (operator, name, value), (a, b) in difference.attributes.items():
         rows.append((f"{operator} with {name} {value}", f"{a} -> {b}"))
-    if found.rewired:
+    if difference.rewired:
         yield ""
         yield "Operators: the same ones, put together in another way."
     if not rows:
@@ -85,14 +88,14 @@ def _operators(found: Difference, everything: bool, width: int) -> Iterator[str]
     yield from [f"  … {len(rows) - len(shown)} more (--all)"] if len(rows) > len(shown) else []
 
 
-def _weights(found: Difference, everything: bool, width: int) -> Iterator[str]:
-    changes = found.weights
-    if not changes and not found.equal:
+def _weights(difference: Difference, everything: bool, width: int) -> Iterator[str]:
+    changes = difference.weights
+    if not changes and not difference.equal:
         return
     kinds = [kind for kind in SIGNS if any(change.kind == kind for change in changes)]
     tally = ", ".join(f"{sum(c.kind == kind for c in changes)} {kind}" for kind in kinds)
     yield ""
-    yield f"Weights: {found.equal} equal{', ' if tally else ''}{tally}."
+    yield f"Weights: {difference.equal} equal{', ' if tally else ''}{tally}."
     groups = [[change] for change in changes] if everything else list(grouped(changes))
     shown = groups if everything else groups[:SHOWN]
     rows = [_row(group, width) for group in shown]
@@ -153,19 +156,19 @@ def _apart(group: Sequence[TensorChange]) -> str:
     return f"by {' to '.join(ends)}"
 
 
-def _growth(found: Difference, width: int) -> Iterator[str]:
-    growth = found.growth
+def _growth(difference: Difference, width: int) -> Iterator[str]:
+    growth = difference.growth
     if growth is None:
         return
     yield ""
-    yield from _wrapped(_origin(found, growth), width)
+    yield from _wrapped(_origin(difference, growth), width)
     for number, recipe in enumerate(growth.recipes, 1):
         yield from [f"  {number}."] if len(growth.recipes) > 1 else []
         yield from (f"    {line}" for line in recipe)
 
 
-def _origin(found: Difference, growth: Growth) -> str:
-    before, after = found.before.path.name, found.after.path.name
+def _origin(difference: Difference, growth: Growth) -> str:
+    before, after = difference.before.path.name, difference.after.path.name
     steps = "this recipe" if len(growth.recipes) == 1 else f"these {len(growth.recipes)} recipes"
     return {
         True: f"{after} was grown from {before}, by {steps}:",
@@ -183,25 +186,25 @@ def _wrapped(text: str, width: int) -> list[str]:
 # --------------------------------------------------------------------------------------------- as data
 
 
-def difference_data(found: Difference) -> dict[str, Json]:
+def difference_data(difference: Difference) -> dict[str, Json]:
     """Return the data that `growc diff --json` prints."""
-    growth = found.growth
+    growth = difference.growth
     return {
-        "same": found.same,
-        "models": [_side(side) for side in (found.before, found.after)],
-        "axes": {name: {"before": one(a), "after": one(b)} for name, (a, b) in found.axes.items()},
-        "operators": {name: {"before": a, "after": b} for name, (a, b) in found.operators.items()},
+        "same": difference.same,
+        "models": [_side(side) for side in (difference.before, difference.after)],
+        "axes": {name: {"before": one(a), "after": one(b)} for name, (a, b) in difference.axes.items()},
+        "operators": {name: {"before": a, "after": b} for name, (a, b) in difference.operators.items()},
         "attributes": [
             {"operator": operator, "name": name, "value": value, "before": a, "after": b}
-            for (operator, name, value), (a, b) in found.attributes.items()
+            for (operator, name, value), (a, b) in difference.attributes.items()
         ],
-        "rewired": found.rewired,
-        "equal": found.equal,
-        "weights": [_change(change) for change in found.weights],
+        "rewired": difference.rewired,
+        "equal": difference.equal,
+        "weights": [_change(change) for change in difference.weights],
         "growth": None
         if growth is None
         else {"recipes": [list(r) for r in growth.recipes], "from_first": growth.from_first},
-        "uncompared": list(found.uncompared),
+        "uncompared": list(difference.uncompared),
     }
 
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 PREFIXES = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("K", 10**3))
 
 
-def flops_line(found: Flops) -> str:
+def flops_line(flops: Flops) -> str:
     """`forward 1.1 MFLOP a token, backward 2.3 MFLOP, at 128 tokens`."""
     return (
-        f"forward {amount(found.forward)} a {found.unit}, backward {amount(found.backward)}"
-        f"{_counted_at(found)}{_left_out(found)}"
+        f"forward {amount(flops.forward)} a {flops.unit}, backward {amount(flops.backward)}"
+        f"{_counted_at(flops)}{_left_out(flops)}"
     )
 
 
@@ -36,26 +36,26 @@ def amount(n: float) -> str:
     return next((f"{n / size:.1f} {prefix}FLOP" for prefix, size in PREFIXES if n >= size), f"{n:.0f} FLOP")
 
 
-def _counted_at(found: Flops) -> str:
-    each = [" × ".join(map(str, sizes)) for sizes in found.each if sizes]
-    if found.unit == "token":
-        behind = f" behind {' and '.join(map(str, found.cached))} cached" if found.cached else ""
+def _counted_at(flops: Flops) -> str:
+    each = [" × ".join(map(str, sizes)) for sizes in flops.each if sizes]
+    if flops.unit == "token":
+        behind = f" behind {' and '.join(map(str, flops.cached))} cached" if flops.cached else ""
         return f", at {' + '.join(each)} tokens{behind}"
     return f", at {' and '.join(each)}" if each else ""
 
 
-def _left_out(found: Flops) -> str:
-    return f"; {many(len(found.uncounted), 'node')} not counted (--json)" if found.uncounted else ""
+def _left_out(flops: Flops) -> str:
+    return f"; {many(len(flops.uncounted), 'node')} not counted (--json)" if flops.uncounted else ""
 
 
-def flops_data(found: Flops) -> dict[str, Json]:
+def flops_data(flops: Flops) -> dict[str, Json]:
     """Return the data that `--json` shows."""
     return {
-        "unit": found.unit,
-        "forward": _each(found.total_forward, found.units),
-        "backward": _each(found.total_backward, found.units),
-        "inputs": {name: list(sizes) for name, sizes in found.inputs.items()},
-        "uncounted": list(found.uncounted),
+        "unit": flops.unit,
+        "forward": _each(flops.total_forward, flops.units),
+        "backward": _each(flops.total_backward, flops.units),
+        "inputs": {name: list(sizes) for name, sizes in flops.inputs.items()},
+        "uncounted": list(flops.uncounted),
     }
 
 

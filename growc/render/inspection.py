@@ -55,8 +55,8 @@ def scope_sizes(c: Analysis, scope: str) -> dict[str, int | list[int]]:
     """Return the sizes of every named axis that has a part in a scope."""
     sizes: dict[str, int | list[int]] = {}
     for name, axes in c.roles.axes.items():
-        here = [a.size for a in axes if scope in c.roles.scopes.of(a.spaces)]
-        sizes.update({name: one(tuple(dict.fromkeys(here)))} if here else {})
+        sizes_in_scope = [a.size for a in axes if scope in c.roles.scopes.of(a.spaces)]
+        sizes.update({name: one(tuple(dict.fromkeys(sizes_in_scope)))} if sizes_in_scope else {})
     return sizes | layer_counts([r for r in c.layers.runs if r.scope == scope])
 
 
@@ -194,19 +194,19 @@ def absent(axes: dict[str, list[RoleAxis]]) -> Iterator[str]:
 # -------------------------------------------------------------------------------------------- explain
 
 
-def explain_lines(c: Analysis, name: str, found: Sequence[RoleAxis], everything: bool) -> Iterator[str]:
+def explain_lines(c: Analysis, name: str, role_axes: Sequence[RoleAxis], everything: bool) -> Iterator[str]:
     """Yield why axes change together: each weight axis of each space of a name, and the operators between.
 
     Without `everything`, places that are reached alike (in equal layers) stand once, and so do spaces.
     """
-    explained = [(axis, ways(c.axes, list(c.ties), axis)) for axis in found]
+    explained = [(axis, ways(c.axes, list(c.ties), axis)) for axis in role_axes]
     shown: dict[object, int] = defaultdict(int)
-    for axis, way in explained:
-        kind: object = (axis.size, *map(likeness, way))
+    for axis, paths in explained:
+        kind: object = (axis.size, *map(likeness, paths))
         shown[kind] += 1
         if everything or shown[kind] == 1:
             yield from [""] if len(shown) > 1 or shown[kind] > 1 else []
-            yield from space_lines(c, name, axis, way, everything)
+            yield from space_lines(c, name, axis, paths, everything)
     more = len(explained) - len(shown)
     if more and not everything:
         yield ""
@@ -215,10 +215,10 @@ def explain_lines(c: Analysis, name: str, found: Sequence[RoleAxis], everything:
 
 
 def space_lines(
-    c: Analysis, name: str, axis: RoleAxis, found: list[TiePath], everything: bool
+    c: Analysis, name: str, axis: RoleAxis, paths: list[TiePath], everything: bool
 ) -> Iterator[str]:
     """Yield the lines of one space."""
-    axes = "1 weight axis" if len(found) == 1 else f"{len(found)} weight axes that change together"
+    axes = "1 weight axis" if len(paths) == 1 else f"{len(paths)} weight axes that change together"
     yield f"`{name}` of {c.path.name}: {many(axis.size, 'unit')}, {axes}"
     for space in axis.spaces:
         reason = space.frozen or space.addressed or space.chosen
@@ -229,8 +229,8 @@ def space_lines(
             where = f" ({node_text(reason.node)})" if isinstance(reason.node, Node) else ""
             yield f"  {how}: {reason.cause}{where}"
     groups: dict[object, list[TiePath]] = defaultdict(list)
-    for way in found:
-        groups[way if everything else likeness(way)].append(way)
+    for path in paths:
+        groups[path if everything else likeness(path)].append(path)
     for alike in groups.values():
         yield f"  {place(alike[0])}"
         if route := route_text(alike[0]):
@@ -239,28 +239,28 @@ def space_lines(
             yield f"      and {len(alike) - 1} more alike, to {place(alike[-1])}"
 
 
-def likeness(way: TiePath) -> object:
+def likeness(path: TiePath) -> object:
     """Return a key that is equal for places that are reached alike."""
-    value, axis = way.vertex
-    return axis, value.sizes, tuple(map(_kind, way.steps)), _kind(way.start)
+    value, axis = path.vertex
+    return axis, value.sizes, tuple(map(_kind, path.steps)), _kind(path.start)
 
 
 def _kind(step: object) -> str:
     return step.kind if isinstance(step, Node) else type(step).__name__
 
 
-def place(way: TiePath) -> str:
+def place(path: TiePath) -> str:
     """`axis 0 of fc1.weight [64, 256]`."""
-    value, axis = way.vertex
+    value, axis = path.vertex
     assert value.weight is not None
     return f"axis {axis} of {value.weight.name} {list(value.weight.shape)}"
 
 
-def route_text(way: TiePath) -> str:
+def route_text(path: TiePath) -> str:
     """`from Add node_add_3, by LayerNormalization node_ln, Gemm node_addmm`."""
-    start = "" if way.start is None else f"from {node_text(way.start)}, "
-    steps = list(way.steps)
-    if steps and steps[0] is way.start:
+    start = "" if path.start is None else f"from {node_text(path.start)}, "
+    steps = list(path.steps)
+    if steps and steps[0] is path.start:
         steps = steps[1:]
     return (
         f"{start}by {', '.join(dict.fromkeys(map(node_text, steps)))}" if steps else start.removesuffix(", ")

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from growc.reports.loads import Loads
 
 
-def load_line(found: Loads) -> str:
+def load_line(loads: Loads) -> str:
     """`64 processes: the largest reads 1.2 GB and writes 2.3 GB, 1.02 times the mean; at 1 GB/s 3.5 s.`"""
-    largest = found.largest
+    largest = loads.largest
     sizes = f"the largest reads {size_of(largest.read)} and writes {size_of(largest.written)}"
-    whole = max(one.whole for one in found.each)
+    whole = max(one.whole for one in loads.each)
     at_once = f"; tensors made as a whole take up to {size_of(whole)} of memory" if whole else ""
-    count = f"{len(found.each)} process{'es' if len(found.each) > 1 else ''}"
+    count = f"{len(loads.each)} process{'es' if len(loads.each) > 1 else ''}"
     return (
-        f"{count}: {sizes}, {found.ratio:.2f} times the mean; "
-        f"at {size_of(found.bandwidth)}/s {_duration(found.seconds)}{at_once}."
+        f"{count}: {sizes}, {loads.ratio:.2f} times the mean; "
+        f"at {size_of(loads.bandwidth)}/s {_duration(loads.seconds)}{at_once}."
     )
 
 
@@ -31,11 +31,11 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def loads_data(found: Loads) -> dict[str, Json]:
+def loads_data(loads: Loads) -> dict[str, Json]:
     """Return the data that `--json` shows."""
     return {
-        "processes": [{"read": e.read, "written": e.written, "whole": e.whole} for e in found.each],
-        "largest_to_mean": round(found.ratio, 4),
-        "bandwidth": found.bandwidth,
-        "seconds": round(found.seconds, 3),
+        "processes": [{"read": e.read, "written": e.written, "whole": e.whole} for e in loads.each],
+        "largest_to_mean": round(loads.ratio, 4),
+        "bandwidth": loads.bandwidth,
+        "seconds": round(loads.seconds, 3),
     }

@@ -34,9 +34,9 @@ WIDTH, MOST = 140, 6
 """The most characters of several things in one line, and the most elements of an array."""
 
 
-def lines_after(name: str, made: Source, filled: Iterable[str]) -> list[str]:
+def lines_after(name: str, state: Source, filled: Iterable[str]) -> list[str]:
     """Return a heading, and the fields that the pass of this name has set. A model shows in its graph."""
-    values = vars(made)
+    values = vars(state)
     text = TextWriter(values.get("axes"))
     lines = [line for field in filled if field != "model" for line in entry(field, text.lines(values[field]))]
     return [f"After {name}:", *(f"  {line}".rstrip() for line in lines or ["nothing"]), ""]
@@ -179,8 +179,8 @@ def graph_text(graph: Graph) -> str:
 
 def called(node: Node) -> str:
     """Return an operator with its operands and attributes."""
-    given = (f"{name}={attribute_text(value)}" for name, value in sorted(node.attributes.items()))
-    return f"{node.op}({', '.join([names(node.inputs), *given])})"
+    attributes = (f"{name}={attribute_text(value)}" for name, value in sorted(node.attributes.items()))
+    return f"{node.op}({', '.join([names(node.inputs), *attributes])})"
 
 
 def attribute_text(value: object) -> str:
@@ -223,13 +223,17 @@ def statement_text(bound: Bound) -> str:
     return grammar.format(RecipeTree((item,))).rstrip()
 
 
-def map_text(found: IndexMap) -> str:
+def map_text(index_map: IndexMap) -> str:
     """Return the rows of a map in order: the unit that each one is, and its factor.
 
     `mean` is the mean of all units, `0` is zero, and `?` is no combination of units.
     """
     rows = zip(
-        found.index.tolist(), found.weight.tolist(), found.mean.tolist(), found.junk.tolist(), strict=True
+        index_map.index.tolist(),
+        index_map.weight.tolist(),
+        index_map.mean.tolist(),
+        index_map.junk.tolist(),
+        strict=True,
     )
     kinds = groupby(rows, lambda row: (row[0] >= 0, *row[1:]))
     return ", ".join(_rows(kind, [row[0] for row in alike]) for kind, alike in kinds)

@@ -47,12 +47,12 @@ class _Picture:
         inner: set[Space] = set()
         for m in self.flow.maps:
             if find(space) in self.flow.made(m):
-                read = self.flow.read(m)
-                is_branch = any(self.role(s) in ("heads", "ffn") for s in read)
+                spaces_read = self.flow.read(m)
+                is_branch = any(self.role(s) in ("heads", "ffn") for s in spaces_read)
                 (branches if is_branch else sources).update(
-                    self.text(s) for s in read if s is not find(space)
+                    self.text(s) for s in spaces_read if s is not find(space)
                 )
-                inner |= {p for s in read for p in segments(s)}
+                inner |= {p for s in spaces_read for p in segments(s)}
         for m in self.flow.maps:
             if find(space) in self.flow.read(m):
                 written = [s for s in self.flow.made(m) if not self.is_inner(s, inner | {find(space)})]

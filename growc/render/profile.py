@@ -68,9 +68,9 @@ def _trial_data(trial: LayerTrial) -> dict[str, Json]:
 
 def _reasons(profile: Profile) -> Iterator[str]:
     for row, place in zip(profile.layers, places(profile), strict=True):
-        for what, trial in (("removed", row.removed), ("doubled", row.doubled)):
+        for change, trial in (("removed", row.removed), ("doubled", row.doubled)):
             if trial.outcome is None:
-                yield f"note: layer {place} cannot be {what}: {trial.reason}"
+                yield f"note: layer {place} cannot be {change}: {trial.reason}"
 
 
 def places(profile: Profile) -> list[str]:

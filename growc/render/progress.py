@@ -51,11 +51,11 @@ def progress(*, quiet: bool = False, verbose: bool = False) -> Iterator[Progress
 
 
 @contextmanager
-def in_python(asked: Progress | None) -> Iterator[Progress]:
+def in_python(callback: Progress | None) -> Iterator[Progress]:
     """Yield the progress that a Python caller asked for; else a line below a notebook's cell, or nothing."""
     kernel = getattr(getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)(), "kernel", None)
-    if asked is not None or kernel is None:
-        yield asked or (lambda phrase, done, total: None)
+    if callback is not None or kernel is None:
+        yield callback or (lambda phrase, done, total: None)
         return
     from IPython.display import display
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from growc.api import Applied
+from growc.applied import Applied
 from growc.errors.display import all_lines_of, lines_of
 from growc.passes.compilation import Analysis
 from growc.plans.plan import Certificate, Plan
@@ -37,42 +37,42 @@ all_lines_of.register(Difference)(partial(difference_lines, everything=True))
 
 
 @lines_of.register
-def applied(done: Applied) -> Iterator[str]:
+def lines_of_applied(applied: Applied) -> Iterator[str]:
     """Yield the plan, the measurements, and where the result is."""
-    yield from plan_lines(done.plan)
+    yield from plan_lines(applied.plan)
     yield ""
-    yield from applied_lines(done)
+    yield from applied_lines(applied)
 
 
 @all_lines_of.register
-def applied_in_full(done: Applied) -> Iterator[str]:
+def all_lines_of_applied(applied: Applied) -> Iterator[str]:
     """Yield the whole plan, the measurements, and where the result is."""
-    yield from plan_lines(done.plan, everything=True)
+    yield from plan_lines(applied.plan, everything=True)
     yield ""
-    yield from applied_lines(done)
+    yield from applied_lines(applied)
 
 
 @lines_of.register
-def inspected(found: Analysis) -> Iterator[str]:
+def lines_of_analysis(analysis: Analysis) -> Iterator[str]:
     """Yield the axes of a model, and what a token costs."""
-    header, *lines = inspect_lines(found)
-    yield from [header, flops_line(count(found)), *lines]
+    header, *lines = inspect_lines(analysis)
+    yield from [header, flops_line(count(analysis)), *lines]
 
 
 @lines_of.register
-def flops(found: Flops) -> Iterator[str]:
+def lines_of_flops(flops: Flops) -> Iterator[str]:
     """Yield what a pass costs."""
-    yield flops_line(found)
+    yield flops_line(flops)
 
 
 @lines_of.register
-def profile(found: Profile) -> Iterator[str]:
+def lines_of_profile(profile: Profile) -> Iterator[str]:
     """Yield what each layer is worth."""
-    yield from profile_lines(found, "the model")
+    yield from profile_lines(profile, "the model")
 
 
 @lines_of.register
-def measured(found: Measurement) -> Iterator[str]:
+def lines_of_measurement(measurement: Measurement) -> Iterator[str]:
     """Yield the scores of units and layers."""
-    yield from score_lines(found.scores)
-    yield rate_line(found.samples, found.seconds)
+    yield from score_lines(measurement.scores)
+    yield rate_line(measurement.samples, measurement.seconds)

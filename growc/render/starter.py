@@ -16,7 +16,7 @@ from growc.passes.roles.why_tied import frozen_axes
 from growc.render.inspection import node_text
 from growc.render.progress import in_python
 from growc.render.text import count
-from growc.reports.starter import Offer, Starter, starter
+from growc.reports.starter import Offer, Starter, starter_of
 
 if TYPE_CHECKING:
     from growc.reports.starter import Model
@@ -50,20 +50,20 @@ def init(model: Model, *, example_inputs: object = None, progress: Progress | No
     >>> recipe = init("gpt2.onnx")  # doctest: +SKIP
     """
     with in_python(progress) as advance:
-        return starter_text(starter(model, example_inputs=example_inputs, progress=advance))
+        return starter_text(starter_of(model, example_inputs=example_inputs, progress=advance))
 
 
-def starter_text(made: Starter) -> str:
+def starter_text(starter: Starter) -> str:
     """Return the recipe in canonical form."""
-    lines = [*_head(made), *_axes(made), *_parts(made), *_frozen(made), *_expectation(made)]
+    lines = [*_head(starter), *_axes(starter), *_parts(starter), *_frozen(starter), *_expectation(starter)]
     return grammar.format(grammar.parse(SourceText("<starter>", "\n".join(lines) + "\n")))
 
 
-def _head(made: Starter) -> Iterator[str]:
-    c = made.analysis
+def _head(starter: Starter) -> Iterator[str]:
+    c = starter.analysis
     parameters = count(count_parameters(c.axes, c.ties))
     yield from _told(f"A starter recipe for {c.path.name} ({parameters} parameters).")
-    offers = [*made.axes, *made.unnamed, *made.scoped, *made.layers, *made.head]
+    offers = [*starter.axes, *starter.unnamed, *starter.scoped, *starter.layers, *starter.head]
     if any(one.statement for one in offers):
         yield "#"
         yield from _told(
@@ -75,29 +75,29 @@ def _head(made: Starter) -> Iterator[str]:
         yield from _told("Nothing in this model can be changed. As it is, the recipe copies the model.")
 
 
-def _axes(made: Starter) -> Iterator[str]:
-    for one in made.axes:
-        yield from _offer(one, _sized(one), made.active)
-    for one in made.unnamed:
-        yield from _offer(one, _sized(one), made.active)
-    if made.more:
+def _axes(starter: Starter) -> Iterator[str]:
+    for one in starter.axes:
+        yield from _offer(one, _sized(one), starter.active)
+    for one in starter.unnamed:
+        yield from _offer(one, _sized(one), starter.active)
+    if starter.more:
         yield ""
-        yield from _told(f"… and {made.more} more axes without a name.")
+        yield from _told(f"… and {starter.more} more axes without a name.")
 
 
-def _parts(made: Starter) -> Iterator[str]:
-    for one in made.layers:
-        yield from _offer(one, _sized(one), made.active)
-    for one in made.scoped:
-        yield from _offer(one, f"{one.axis} in one part of the model alone", made.active)
-    for one in made.head:
-        yield from _offer(one, "The head gets a weight of its own, apart from the table", made.active)
+def _parts(starter: Starter) -> Iterator[str]:
+    for one in starter.layers:
+        yield from _offer(one, _sized(one), starter.active)
+    for one in starter.scoped:
+        yield from _offer(one, f"{one.axis} in one part of the model alone", starter.active)
+    for one in starter.head:
+        yield from _offer(one, "The head gets a weight of its own, apart from the table", starter.active)
 
 
-def _offer(one: Offer, told: str, active: Offer | None) -> Iterator[str]:
+def _offer(one: Offer, description: str, active: Offer | None) -> Iterator[str]:
     """Yield a comment of a few lines, then the statement, if there is one."""
     yield ""
-    yield from _told(f"{told}. {_claim(one, active)}")
+    yield from _told(f"{description}. {_claim(one, active)}")
     if one.statement:
         own = active is not None and one.statement == active.statement
         yield one.statement if own else f"#{one.statement}"
@@ -122,9 +122,9 @@ def _claim(one: Offer, active: Offer | None) -> str:
     return f"{exact} In the place of `{active.statement}`, not beside it."
 
 
-def _frozen(made: Starter) -> Iterator[str]:
+def _frozen(starter: Starter) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
-    for frozen in frozen_axes(made.analysis.axes):
+    for frozen in frozen_axes(starter.analysis.axes):
         place = f"axis {frozen.axis} of {frozen.weight}"
         groups.setdefault((node_text(frozen.node), frozen.cause), []).append(place)
     if groups:
@@ -137,14 +137,14 @@ def _frozen(made: Starter) -> Iterator[str]:
         yield from _told(f"… {len(groups) - SHOWN} more (`growc inspect --json`)")
 
 
-def _expectation(made: Starter) -> Iterator[str]:
+def _expectation(starter: Starter) -> Iterator[str]:
     yield ""
     inexact = [
         one
-        for one in (*made.axes, *made.unnamed, *made.scoped, *made.layers)
+        for one in (*starter.axes, *starter.unnamed, *starter.scoped, *starter.layers)
         if one.statement and not one.verdict.exact
     ]
-    if made.active is not None or not inexact:
+    if starter.active is not None or not inexact:
         yield from _told("Nothing is written unless the result computes the same function.")
         if inexact:
             yield from _told("Take this out for what is not exact.")

@@ -16,7 +16,7 @@ from growc.render.certificate import certificate_lines
 from growc.render.text import count, many, short, table
 
 if TYPE_CHECKING:
-    from growc.api import Applied
+    from growc.applied import Applied
     from growc.reports.calibration import Outcome
     from growc.verification.difference import Closeness, OutputReport
     from growc.verification.verify import Verification
@@ -93,19 +93,19 @@ def weight_row(weight: WeightPlan, *, moved: bool = False) -> tuple[str, str, st
     moved: whether the weight is a renamed one rather than a copy of one that stays.
     """
     if weight.literal is not None:
-        what = "continued by its rule"
+        change = "continued by its rule"
     else:
         times = [f"times {weight.scale:.6g}"] if weight.scale != 1.0 else []
         zero = ["zero"] if weight.zero else []
         zero += [f"mean of {len(weight.mean_of)}"] if weight.mean_of else []
-        what = ", ".join([*zero, *dict.fromkeys(map(step_text, weight.steps)), *times])
+        change = ", ".join([*zero, *dict.fromkeys(map(step_text, weight.steps)), *times])
     source = weight.copy_of or weight.source
     if weight.new:
-        return f"+ {weight.name}", f"{list(weight.after)}", f"new, {what}"
+        return f"+ {weight.name}", f"{list(weight.after)}", f"new, {change}"
     sign = "~" if weight.name == source else ">" if moved else "+"
     origin = "" if weight.name == source else f" ({'was' if moved else 'from'} {source})"
     before = "" if sign == ">" and weight.before == weight.after else f"{list(weight.before)} -> "
-    return f"{sign} {weight.name}{origin}", f"{before}{list(weight.after)}", what
+    return f"{sign} {weight.name}{origin}", f"{before}{list(weight.after)}", change
 
 
 def step_text(step: AxisStep) -> str:
@@ -154,9 +154,9 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
         yield f"  no loss: {outcome.reason}."
 
 
-def near_lines(found: Mapping[str, Closeness]) -> Iterator[str]:
+def near_lines(closeness: Mapping[str, Closeness]) -> Iterator[str]:
     """Yield how near outputs are as distributions."""
-    for name, near in found.items():
+    for name, near in closeness.items():
         yield (
             f"KL {short(near.kl)} nats, the same on top in {near.agreement:.1%} of "
             f"{many(near.rows, 'place')} (`{name}`)"

@@ -158,8 +158,8 @@ def _analysed(path: Path) -> tuple[Analysis | None, str]:
         return None, f"{first.message} ({first.code})"
 
 
-def _side(path: Path, c: Analysis | None, problem: str, held: Mapping[str, StoredTensor]) -> Side:
-    nbytes = sum(tensor.nbytes for tensor in held.values())
+def _side(path: Path, c: Analysis | None, problem: str, tensors: Mapping[str, StoredTensor]) -> Side:
+    nbytes = sum(tensor.nbytes for tensor in tensors.values())
     if c is None:
         return Side(path, form_name(path), None, nbytes, {}, Counter(), Counter(), b"", problem)
     axes = {name: tuple(c.roles.sizes(name)) for name in c.roles.axes}
@@ -199,9 +199,9 @@ def _wiring(c: Analysis) -> bytes:
         return digests.get(value, name.encode(errors="replace"))
 
     for node in c.graph.nodes:
-        read = [node.kind.encode(), *map(of, node.inputs)]
+        node_parts = [node.kind.encode(), *map(of, node.inputs)]
         for number, result in enumerate(node.outputs):
-            digests[result] = blake2b(repr((number, read)).encode(), digest_size=16).digest()
+            digests[result] = blake2b(repr((number, node_parts)).encode(), digest_size=16).digest()
     parts = [*sorted(digests.values()), *map(of, c.graph.outputs)]
     return blake2b(b"".join(parts), digest_size=16).digest()
 
@@ -235,7 +235,7 @@ def _uncompared(
             yield "weights: no tensor has the same name in both"
 
 
-def _growth(sides: Sequence[Side], held: Mapping[str, StoredTensor]) -> Growth | None:
+def _growth(sides: Sequence[Side], tensors: Mapping[str, StoredTensor]) -> Growth | None:
     """The growth of the second model, counted from the first if the records show it; None without new
     records.
     """
@@ -250,8 +250,8 @@ def _growth(sides: Sequence[Side], held: Mapping[str, StoredTensor]) -> Growth |
         plan = compiled(replayable(recipe_of(records[0])), sides[0].path).plan
     except GrowError:
         return Growth(recipes, None)
-    complete = all(w.name in held for w in plan.weights if w.worth_telling)
-    return Growth(recipes, complete and of_other_shape(plan, held) is None)
+    complete = all(w.name in tensors for w in plan.weights if w.worth_telling)
+    return Growth(recipes, complete and of_other_shape(plan, tensors) is None)
 
 
 def _history(path: Path) -> list[dict[str, Json]]:

@@ -150,7 +150,7 @@ def cached_tokens(
 
 
 def sizes_of_all(
-    c: Analysis, ids: Sequence[Value], asked: Mapping[str, Sequence[int]]
+    c: Analysis, ids: Sequence[Value], input_sizes: Mapping[str, Sequence[int]]
 ) -> tuple[ValueSizes, ValueSizes]:
     """The sizes of the inputs, one number at all sample points, and the sizes of all values there.
 
@@ -161,10 +161,12 @@ def sizes_of_all(
     length = 2 ** (min([LONGEST, *c.roles.sizes("positions")]).bit_length() - 1)
     while True:
         token_lengths = dict.fromkeys((rows[-1] for v in ids if (rows := c.sampled.inputs.get(v))), length)
-        inputs = inputs_at(c.sampled.inputs, token_lengths, asked)
+        inputs = inputs_at(c.sampled.inputs, token_lengths, input_sizes)
         sizes = c.model.sizes_at(c.graph, inputs, c.sampled.counts)
         tried = {v.name: tuple(s[0] for s in rows or ()) for v, rows in inputs.items()}
-        if asked and (not sizes or any(tried.get(name) != tuple(sizes) for name, sizes in asked.items())):
+        if input_sizes and (
+            not sizes or any(tried.get(name) != tuple(sizes) for name, sizes in input_sizes.items())
+        ):
             takes = ", ".join(f"{name} {list(shape)}" for name, shape in tried.items())
             raise wrong("the model takes no inputs of these sizes", f"it was tried with {takes}")
         if sizes or length == 1:
@@ -177,17 +179,17 @@ def sizes_of_all(
 
 
 def inputs_at(
-    sampled: ValueSizes, given: Mapping[Size, int], asked: Mapping[str, Sequence[int]]
+    sampled: ValueSizes, token_lengths: Mapping[Size, int], input_sizes: Mapping[str, Sequence[int]]
 ) -> ValueSizes:
     """The sizes of the inputs.
 
-    given: numbers for open sizes of tokens. asked: the sizes of inputs, by name. Other open sizes are as at
-    the first sample point. A size that is the sum of two others stays their sum (that of a mask over cached
-    tokens and others).
+    token_lengths: numbers for open sizes of tokens. input_sizes: the sizes of inputs, by name. Other open
+    sizes are as at the first sample point. A size that is the sum of two others stays their sum (that of a
+    mask over cached tokens and others).
     """
     rows_of = {v.name: rows or () for v, rows in sampled.items()}
-    numbers = dict(given)
-    for name, sizes in asked.items():
+    numbers = dict(token_lengths)
+    for name, sizes in input_sizes.items():
         numbers |= dict(zip(rows_of.get(name, ()), sizes, strict=False))
     is_open = {s for rows in rows_of.values() for s in rows if len(set(s)) > 1}
     for total in is_open - numbers.keys():

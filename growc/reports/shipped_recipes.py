@@ -67,8 +67,8 @@ def recipe_named(name: str) -> ShippedRecipe:
 def _recipe(folder: Traversable, papers: Mapping[str, str]) -> ShippedRecipe:
     text = (folder / RECIPE).read_text(encoding="utf-8")
     title = (folder / "README.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-    read = {name: (folder / name).read_bytes() for name in _named_in(text)}
-    return ShippedRecipe(folder.name, title, papers.get(folder.name, ""), text, read)
+    files = {name: (folder / name).read_bytes() for name in _named_in(text)}
+    return ShippedRecipe(folder.name, title, papers.get(folder.name, ""), text, files)
 
 
 def _named_in(text: str) -> list[str]:

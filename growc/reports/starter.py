@@ -161,7 +161,7 @@ def _verdict(plan: Callable[[], Result]) -> Verdict:
     return Verdict(True, certificate.exact, "" if certificate.exact else certificate.gaps[0].cause)
 
 
-def starter(model: Model, *, example_inputs: object = None, progress: Progress = quiet) -> Starter:
+def starter_of(model: Model, *, example_inputs: object = None, progress: Progress = quiet) -> Starter:
     """The possible changes of a model, tried by the compiler. Raises GrowError if it cannot be read."""
 
     def analysed() -> Analysis:
@@ -280,16 +280,16 @@ def _unnamed(c: Analysis) -> Iterator[tuple[str, int]]:
             atoms = {find(x) for x in atoms_of([space])}
             fixed = not atoms or any(x.frozen for x in atoms) or atoms & covered
             if not fixed and k < len(weight.shape) and weight.shape[k] > 1:
-                numbered = re.sub(r"(?<![^._/])\d+(?![^._/])", "*", weight.name)
-                places.setdefault((numbered, k, weight.shape[k]), []).append((weight.name, find(space)))
-    for (numbered, k, size), occurrences in places.items():
+                pattern = re.sub(r"(?<![^._/])\d+(?![^._/])", "*", weight.name)
+                places.setdefault((pattern, k, weight.shape[k]), []).append((weight.name, find(space)))
+    for (pattern, k, size), occurrences in places.items():
         spaces = {space for _, space in occurrences}
         atoms = {find(x) for x in atoms_of(spaces)}
         if atoms & covered:
             continue
         covered |= atoms
-        one_pattern = len(spaces) > 1 and _matched(c, numbered) == {name for name, _ in occurrences}
-        names = [numbered] if one_pattern else list(dict.fromkeys(name for name, _ in occurrences))
+        one_pattern = len(spaces) > 1 and _matched(c, pattern) == {name for name, _ in occurrences}
+        names = [pattern] if one_pattern else list(dict.fromkeys(name for name, _ in occurrences))
         yield from ((f'axis {k} of "{name}"', size) for name in names)
 
 

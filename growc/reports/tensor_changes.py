@@ -119,14 +119,14 @@ def _renamed(before: Mapping[str, StoredTensor], after: Mapping[str, StoredTenso
     for kind in dict.fromkeys((tensor.dtype, tensor.shape) for tensor in lost):
         for tensor in candidates[kind]:
             digests[kind, _digest(tensor)].append(tensor.name)
-    found: list[tuple[str, str]] = []
+    renames: list[tuple[str, str]] = []
     telling = False
     for tensor in lost:
         matches = digests[(tensor.dtype, tensor.shape), _digest(tensor)]
         if matches:
-            found.append((tensor.name, matches.pop(0)))
+            renames.append((tensor.name, matches.pop(0)))
             telling = telling or not _constant(tensor.read())
-    return found if telling else []
+    return renames if telling else []
 
 
 def _constant(values: Array) -> bool:

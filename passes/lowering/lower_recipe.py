@@ -78,7 +78,7 @@ class _Lowering:
         self.regions: dict[tuple[tuple[ast.Scope, ...], int], ModelPart] = {}
         self.measurement: ast.Measure | None = None
         self.scored: dict[tuple[str, Path | None, ast.AxisRef | None], MeasuredScores | None] = {}
-        rankings = Rankings(Magnitudes(c.axes, c.ties), found=self.scores)
+        rankings = Rankings(Magnitudes(c.axes, c.ties), scores_for=self.scores)
         self.requests = Requests(c.roles, c.axes, self.done.sizes, rankings, self.size_of)
         self.pairs = Pairs(self.requests, pairs_of(c.roles))
         self.kept = spaces_kept(c)

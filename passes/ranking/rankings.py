@@ -40,7 +40,7 @@ class Rankings:
     """For spaces whose units became means, from which `maps` continues: the weights of the source's units in
     each mean.
     """
-    found: Callable[[By | None], MeasuredScores | None] = lambda by: None
+    scores_for: Callable[[By | None], MeasuredScores | None] = lambda by: None
     """Returns the scores for a statement, measured or from its file; for None, the measured importance."""
 
     def selection(self, by: By, units: Sequence[Space], size: int, draws: Draws) -> Ints:
@@ -87,7 +87,7 @@ class Rankings:
                 importance=lambda: moved(self._measured(by, units)),
                 magnitude=lambda: moved(self.magnitudes.of(units)),
                 drawn=lambda: draws.at("rank").uniform(0, count),
-                given=lambda: moved(self._measured(by, units)),
+                from_file=lambda: moved(self._measured(by, units)),
             )
         )
 
@@ -103,7 +103,7 @@ class Rankings:
 
     def _measured(self, by: By, units: Sequence[Space]) -> Floats:
         """The scores of the source's units. Raises GrowError (G313) if they have none."""
-        measured = self.found(by)
+        measured = self.scores_for(by)
         scores = None if measured is None else measured.importance(units)
         if measured is None or scores is None:
             cause = "nothing says them" if measured is None else measured.missing
@@ -113,7 +113,7 @@ class Rankings:
 
     def share(self, by: By, space: Space, step: IndexMap) -> float | None:
         """The share of a space's importance that a step drops; None if importance was not measured."""
-        measured = self.found(by if RANKINGS[by.ranking.name].measured else None)
+        measured = self.scores_for(by if RANKINGS[by.ranking.name].measured else None)
         importance = None if measured is None else measured.importance([space])
         key = find(space)
         if importance is None or key in self.maps or key in self.means or not importance.sum():

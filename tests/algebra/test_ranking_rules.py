@@ -36,7 +36,7 @@ def test_a_ranking_says_whether_it_asks_for_importance(rule: RankingRule) -> Non
         return lambda: asked.append(question) or np.zeros(3)
 
     assert rule.scores is not None
-    rule.scores(ScoredUnits(answer("importance"), answer("magnitude"), answer("drawn"), answer("given")))
+    rule.scores(ScoredUnits(answer("importance"), answer("magnitude"), answer("drawn"), answer("from_file")))
     assert ("importance" in asked) == rule.measured
     assert ("drawn" in asked) == rule.seeded
-    assert ("given" in asked) == (rule.takes == FILE)
+    assert ("from_file" in asked) == (rule.takes == FILE)

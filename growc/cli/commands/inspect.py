@@ -22,7 +22,7 @@ def run(options: Namespace) -> int:
     from growc.api import inspect
     from growc.render.flops import flops_data
     from growc.render.inspection import inspect_data
-    from growc.render.result_lines import inspected
+    from growc.render.result_lines import lines_of_analysis
     from growc.reports.flops import count
 
     model = local_model(options.model)
@@ -30,7 +30,7 @@ def run(options: Namespace) -> int:
     if options.json:
         say_json(inspect_data(analysis) | {"flops": flops_data(count(analysis))})
     else:
-        say(inspected(analysis))
+        say(lines_of_analysis(analysis))
     return 0
 
 

@@ -124,9 +124,9 @@ def _printing(options: Namespace) -> After:
         raise wrong("`--print-after` prints text, and `--json` one object")
     printed = names if everything in options.print_after else options.print_after
 
-    def after(name: str, made: compilation.Source, filled: Sequence[str]) -> None:
+    def after(name: str, state: compilation.Source, filled: Sequence[str]) -> None:
         if name in printed:
-            say(lines_after(name, made, filled))
+            say(lines_after(name, state, filled))
 
     return after
 

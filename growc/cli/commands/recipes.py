@@ -66,18 +66,18 @@ def about(one: ShippedRecipe) -> dict[str, Json]:
     return {"name": one.name, "title": one.title, "paper": one.paper}
 
 
-def _print(found: ShippedRecipe, as_json: bool) -> None:
+def _print(recipe: ShippedRecipe, as_json: bool) -> None:
     if as_json:
-        say_json(about(found) | {"text": found.text, "files": list(found.files)})
+        say_json(about(recipe) | {"text": recipe.text, "files": list(recipe.files)})
     else:
-        say(found.text.removesuffix("\n").split("\n"), fitted=False)
+        say(recipe.text.removesuffix("\n").split("\n"), fitted=False)
 
 
-def _copy(found: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
+def _copy(recipe: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
     """Copy the files that a recipe reads, and then the recipe. Each file is written as a whole."""
     from growc.files.new_file import require_new, write_file
 
-    needed_files = {out.with_name(name): data for name, data in found.files.items()}
+    needed_files = {out.with_name(name): data for name, data in recipe.files.items()}
     if out in needed_files:
         raise wrong(f"the recipe reads `{out.name}`, so it cannot have that name itself")
     for path in (*needed_files, out):
@@ -88,7 +88,7 @@ def _copy(found: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
         )
     for path, data in needed_files.items():
         write_file(path, data)
-    write_file(out, found.text.encode())
+    write_file(out, recipe.text.encode())
     if as_json:
         say_json({"written": [str(path) for path in (*needed_files, out)]})
         return

@@ -37,7 +37,7 @@ def arguments(parser: ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Carry out the growths again, and show the outcome of each."""
-    from growc.api import Applied
+    from growc.applied import Applied
     from growc.history import replay
     from growc.plans.plan_to_json import to_json
     from growc.render.terminal import applied_lines, plan_lines, verification_data

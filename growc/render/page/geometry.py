@@ -137,8 +137,8 @@ def axis_shape(axis: AxisMap) -> AxisShape:
             )
         )
     dropped = tuple((number(at(a)), number((b - a) * scale)) for a, b in bands.dropped)
-    numbered = range(bands.before if scale >= ROOM else 0)
-    cells = tuple((number(at(k) + scale / 2), str(k)) for k in numbered)
+    unit_numbers = range(bands.before if scale >= ROOM else 0)
+    cells = tuple((number(at(k) + scale / 2), str(k)) for k in unit_numbers)
     change = f"{bands.before}" if bands.before == bands.after else f"{bands.before} to {bands.after}"
     text = f"{axis.name}, {change} units"
     lines = [
@@ -181,10 +181,10 @@ def numbers(first: int, last: int) -> str:
     return f"layer {first}" if last - first == 1 else f"layers {first} to {last - 1}"
 
 
-def ranges(found: Sequence[int]) -> str:
+def ranges(layers: Sequence[int]) -> str:
     """`0 to 3, 7`."""
     runs: list[list[int]] = []
-    for n in dict.fromkeys(found):
+    for n in dict.fromkeys(layers):
         if runs and runs[-1][-1] == n - 1:
             runs[-1].append(n)
         else:
@@ -210,8 +210,8 @@ def column(series: DrawnRun) -> Column:
         y, height = 10 + first * step, (last - first) * step
         top, bottom = 10 + source * step, 10 + (source + last - first) * step
         corners = [(190, top), (190, bottom), (330, y + height), (330, y)]
-        what = {"kept": "from", "copy": "copied from", "zero": "copied, with zero outputs, from"}
-        origin = what.get(block.kind, "drawn anew, in the place of")
+        origins = {"kept": "from", "copy": "copied from", "zero": "copied, with zero outputs, from"}
+        origin = origins.get(block.kind, "drawn anew, in the place of")
         text = f"{numbers(first, last)} of the result: {origin} {numbers(source, source + last - first)}"
         gaps = len(block.marks)
         rows.append(

@@ -63,17 +63,17 @@ class Bands:
         return self.before == self.after and [(b.kind, b.low) for b in self.bands] == [("kept", 0)]
 
 
-def bands_of(made: IndexMap, limit: int) -> Bands:
+def bands_of(index_map: IndexMap, limit: int) -> Bands:
     """A map as at most `limit` bands; with few units each is a band of its own."""
-    kinds = unit_kinds(made)
-    few = made.size <= min(limit, SINGLE) and not made.is_identity
-    starts = np.arange(made.size) if few else _starts(made, kinds)
+    kinds = unit_kinds(index_map)
+    few = index_map.size <= min(limit, SINGLE) and not index_map.is_identity
+    starts = np.arange(index_map.size) if few else _starts(index_map, kinds)
     merged = len(starts) > limit
     if merged:
-        starts = np.unique(np.linspace(0, made.size, limit + 1).astype(np.int64)[:-1])
-    ends = [*starts[1:].tolist(), made.size] if len(starts) else []
-    bands = tuple(_band(made, kinds, a, b) for a, b in zip(starts.tolist(), ends, strict=True))
-    return Bands(made.source, made.size, bands, _dropped(made, limit), merged)
+        starts = np.unique(np.linspace(0, index_map.size, limit + 1).astype(np.int64)[:-1])
+    ends = [*starts[1:].tolist(), index_map.size] if len(starts) else []
+    bands = tuple(_band(index_map, kinds, a, b) for a, b in zip(starts.tolist(), ends, strict=True))
+    return Bands(index_map.source, index_map.size, bands, _dropped(index_map, limit), merged)
 
 
 def regrouped(before: int, after: int) -> Bands:
@@ -82,36 +82,38 @@ def regrouped(before: int, after: int) -> Bands:
     return Bands(before, after, (whole,), merged=True)
 
 
-def unit_kinds(made: IndexMap) -> Ints:
+def unit_kinds(index_map: IndexMap) -> Ints:
     """The kind of every unit, as its place in KINDS."""
-    fresh = new_units(made)
-    kinds = np.where(made.junk, KINDS.index("new"), KINDS.index("zero"))
-    kinds = np.where((made.mean != 0) & ~made.junk, KINDS.index("mean"), kinds)
+    fresh = new_units(index_map)
+    kinds = np.where(index_map.junk, KINDS.index("new"), KINDS.index("zero"))
+    kinds = np.where((index_map.mean != 0) & ~index_map.junk, KINDS.index("mean"), kinds)
     copied = np.where(fresh, KINDS.index("copy"), KINDS.index("kept"))
-    return np.asarray(np.where(made.copies, copied, kinds), dtype=np.int64)
+    return np.asarray(np.where(index_map.copies, copied, kinds), dtype=np.int64)
 
 
-def _starts(made: IndexMap, kinds: Ints) -> Ints:
+def _starts(index_map: IndexMap, kinds: Ints) -> Ints:
     """The first unit of each row of units that continue in one way."""
-    if not made.size:
+    if not index_map.size:
         return np.zeros(0, dtype=np.int64)
-    goes_on = (kinds[1:] == kinds[:-1]) & (~made.copies[1:] | (made.index[1:] == made.index[:-1] + 1))
+    goes_on = (kinds[1:] == kinds[:-1]) & (
+        ~index_map.copies[1:] | (index_map.index[1:] == index_map.index[:-1] + 1)
+    )
     return np.concatenate([[0], 1 + np.flatnonzero(~goes_on)])
 
 
-def _band(made: IndexMap, kinds: Ints, first: int, last: int) -> Band:
+def _band(index_map: IndexMap, kinds: Ints, first: int, last: int) -> Band:
     band_kinds = kinds[first:last]
     counts = tuple((name, n) for k, name in enumerate(KINDS) if (n := int(np.count_nonzero(band_kinds == k))))
-    sources = made.index[first:last][made.copies[first:last]]
+    sources = index_map.index[first:last][index_map.copies[first:last]]
     low, high = (int(sources.min()), int(sources.max()) + 1) if len(sources) else (-1, -1)
     return Band(counts[0][0] if len(counts) == 1 else MIXED, first, last, low, high, counts)
 
 
-def _dropped(made: IndexMap, limit: int) -> tuple[tuple[int, int], ...]:
+def _dropped(index_map: IndexMap, limit: int) -> tuple[tuple[int, int], ...]:
     """Ranges of source units without a copy; only the largest ones if there are many."""
-    if made.mean.any():
+    if index_map.mean.any():
         return ()
-    uncopied: Bools = made.counts == 0
+    uncopied: Bools = index_map.counts == 0
     edges = np.flatnonzero(np.diff(np.concatenate([[False], uncopied, [False]]).astype(np.int8)))
     ranges = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     largest = sorted(ranges, key=lambda one: (one[0] - one[1], one[0]))[:limit]

@@ -146,24 +146,24 @@ def composed(c: Result) -> dict[Space, IndexMap | None]:
     return maps
 
 
-def map_of(spaces: Sequence[Space], made: Mapping[Space, IndexMap | None]) -> IndexMap | None:
+def map_of(spaces: Sequence[Space], atom_maps: Mapping[Space, IndexMap | None]) -> IndexMap | None:
     """The map of a row-major product of spaces; None if one of them has none."""
-    maps = [space_map for space in spaces if (space_map := _of_space(find(space), made)) is not None]
+    maps = [space_map for space in spaces if (space_map := _of_space(find(space), atom_maps)) is not None]
     return reduce(IndexMap.kron, maps, IndexMap.identity(1)) if len(maps) == len(spaces) else None
 
 
-def _of_space(space: Space, made: Mapping[Space, IndexMap | None]) -> IndexMap | None:
+def _of_space(space: Space, atom_maps: Mapping[Space, IndexMap | None]) -> IndexMap | None:
     if space.kind == "product":
-        return map_of(space.parts, made)
+        return map_of(space.parts, atom_maps)
     if space.kind == "atom":
-        return made.get(space, IndexMap.identity(space.size[0]))
-    maps = [part_map for part in space.parts if (part_map := _of_space(find(part), made)) is not None]
+        return atom_maps.get(space, IndexMap.identity(space.size[0]))
+    maps = [part_map for part in space.parts if (part_map := _of_space(find(part), atom_maps)) is not None]
     return IndexMap.concat(maps) if len(maps) == len(space.parts) else None
 
 
 class _Network:
     def __init__(self, c: Result) -> None:
-        self.c, self.made = c, composed(c)
+        self.c, self.atom_maps = c, composed(c)
         self.plans = {w.name: w for w in c.plan.weights if w.changed}
         self.limit = UNITS
         self.marked = 0
@@ -243,7 +243,7 @@ class _Network:
                 if use.weight is not None and use.weight.name in self.plans:
                     numbers[use.weight.name].add(number)
         listed = [_touched(self.plans[weight], axes) for weight, axes in sorted(numbers.items())]
-        axis_map, after = map_of(axis.spaces, self.made), self.c.lowered.sizes.product(axis.spaces)
+        axis_map, after = map_of(axis.spaces, self.atom_maps), self.c.lowered.sizes.product(axis.spaces)
         maps_whole = axis_map is not None and (axis_map.source, axis_map.size) == (axis.size, after)
         bands = (
             bands_of(axis_map, self.limit)

@@ -24,12 +24,12 @@ from growc.verification.judge import judge_plan
 def require_made(plan: Plan, result: Path) -> None:
     """Raise GrowError (G200) if the tensors of a model have other shapes than a plan makes."""
     changed = [w.name for w in plan.weights if w.worth_telling]
-    held = stored_tensors(result, changed)
+    tensors = stored_tensors(result, changed)
     remedy = "name a model that this recipe made"
-    if changed and held.keys().isdisjoint(changed):
+    if changed and tensors.keys().isdisjoint(changed):
         raise wrong(f"`{result}` has none of the tensors that this recipe makes", remedy)
-    if (other := of_other_shape(plan, held)) is not None:
-        shapes = f"{list(held[other.name].shape)}, and the recipe makes it {list(other.after)}"
+    if (other := of_other_shape(plan, tensors)) is not None:
+        shapes = f"{list(tensors[other.name].shape)}, and the recipe makes it {list(other.after)}"
         raise wrong(f"`{other.name}` of `{result}` is {shapes}", remedy)
 
 

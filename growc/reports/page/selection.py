@@ -87,8 +87,8 @@ def selections_of(c: Result) -> Selections:
     """The selections of a finished compilation."""
     statements = [one.statement for one in c.statements]
     measures = [one for one in statements if isinstance(one, ast.Measure)]
-    scores = c.model.scores.get((*calibration(measures[-1]), IMPORTANCE)) if measures else None
-    return Selections(tuple(_units(c)), _layers(c, scores), _profile(c, scores))
+    measured_scores = c.model.scores.get((*calibration(measures[-1]), IMPORTANCE)) if measures else None
+    return Selections(tuple(_units(c)), _layers(c, measured_scores), _profile(c, measured_scores))
 
 
 def _units(c: Result) -> Iterator[Selection]:
@@ -107,7 +107,7 @@ def _units(c: Result) -> Iterator[Selection]:
         seen.update(map(find, stage.requests))
         if isinstance(statement, ast.Subclone) and RANKINGS[statement.ranking.name].scores is not None:
             kept_units = [stage.requests[atom].map.index for atom in atoms]
-            rankings.found = cache(partial(scoring.units, c, measure))
+            rankings.scores_for = cache(partial(scoring.units, c, measure))
             scored = [_scores(rankings, statement, atom) for atom in atoms]
             pairs = [(s, k) for s, k in zip(scored, kept_units, strict=True) if s is not None]
             if pairs:
@@ -143,9 +143,9 @@ def overlap(kept: Sequence[Ints]) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(len(np.intersect1d(a, b)) / max(1, min(len(a), len(b))) for b in kept) for a in kept)
 
 
-def _layers(c: Result, found: Scores | None) -> tuple[LayerChoice, ...]:
+def _layers(c: Result, measured_scores: Scores | None) -> tuple[LayerChoice, ...]:
     """The choices in runs that lose layers."""
-    layer_scores = _known(c, found)
+    layer_scores = _known(c, measured_scores)
     choices = []
     for number, run in enumerate(c.depth.runs):
         kept = tuple(k in run.order for k in range(run.count))
@@ -156,21 +156,21 @@ def _layers(c: Result, found: Scores | None) -> tuple[LayerChoice, ...]:
     return tuple(choices)
 
 
-def _known(c: Result, found: Scores | None) -> list[LayerScore]:
-    return [] if found is None else layer_scores(c.first, found)
+def _known(c: Result, measured_scores: Scores | None) -> list[LayerScore]:
+    return [] if measured_scores is None else layer_scores(c.first, measured_scores)
 
 
-def _profile(c: Result, found: Scores | None) -> Profile | None:
+def _profile(c: Result, measured_scores: Scores | None) -> Profile | None:
     """The profile that `growc measure --layers` kept with the scores; None if a part of it is missing."""
-    if found is None or not found.profile:
+    if measured_scores is None or not measured_scores.profile:
         return None
-    book = TrialCache(None, found)
+    book = TrialCache(None, measured_scores)
     rows = []
-    for score in _known(c, found):
+    for score in _known(c, measured_scores):
         run = c.first.layers.runs[score.run]
         trials = [book.trial(score.run, phrase) for phrase in changes(score, len(run.layers))]
         removed, doubled = trials
         if removed is None or doubled is None:
             return None
         rows.append(LayerProfile(run.scope, score, removed, doubled))
-    return Profile(found.cases, None, tuple(rows)) if rows else None
+    return Profile(measured_scores.cases, None, tuple(rows)) if rows else None
