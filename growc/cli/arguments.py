@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 from typing import NoReturn
@@ -108,7 +109,7 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     options = commands[arguments[0]].parse_intermixed_args(arguments[1:])
     options.command, options.limits = arguments[0], _limits(options.limit)
     options.parsers = parser, commands
-    if "" in arguments:
+    if any(not word and not before.startswith("-") for before, word in pairwise(arguments)):
         raise wrong("an argument is empty", "a variable of the shell may have no value")
     if getattr(options, "inputs", None) is not None and not options.inputs.is_file():
         raise wrong(

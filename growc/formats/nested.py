@@ -18,9 +18,13 @@ from growc.files.hub import local
 from growc.formats.protocol import form_of
 from growc.formats.provenance import recipe_of
 from growc.recipe.expression import Binary, Expr, Int, Name, TensorAxis
+from growc.recipe.layer_orders import Depth
 from growc.recipe.syntax_tree import (
     AxisShare,
     Item,
+    LayerNumber,
+    LayerScope,
+    LayerSlice,
     Match,
     Merge,
     MergeLayers,
@@ -28,6 +32,7 @@ from growc.recipe.syntax_tree import (
     Option,
     Ranking,
     Reorder,
+    RoleScope,
     Scoped,
     Subclone,
     Upcycle,
@@ -70,12 +75,38 @@ def _nested(records: Sequence[Mapping[str, Json]], model: str) -> list[tuple[Bou
     for bound in (bound for record in records for bound in recipe_of(record).statements):
         match bound.statement:
             case Reorder(at=shares) as statement if shares is not None:
+                sorted_axes = [one for one in sorted_axes if not _again(bound, statement, *one)]
                 sorted_axes.append((bound, statement))
+            case statement if isinstance(statement, Depth) and any(map(_in_some_layers, sorted_axes)):
+                sorted_axes.clear()
             case statement if isinstance(statement, ChangesUnits) and _touches(statement, sorted_axes):
                 sorted_axes.clear()
     if not sorted_axes:
         raise wrong(f"`{model}` has no record of a `nest`, or was changed behind it", WITHOUT)
     return sorted_axes
+
+
+def _again(bound: Bound, statement: Reorder, earlier: Bound, sort: Reorder) -> bool:
+    """Whether a `nest` may sort what an earlier one sorted: the same axis, where their layers may meet."""
+    layers, others = map(_layers_of, (bound, earlier))
+    apart = layers is not None and others is not None and layers.isdisjoint(others)
+    return statement.axis == sort.axis and bound.number != earlier.number and not apart
+
+
+def _layers_of(bound: Bound) -> set[int] | None:
+    """The layers of the one scope of a statement; None where they are not stated by numbers from zero."""
+    match bound.scopes:
+        case (LayerScope(layers=LayerNumber(number=Int(value=value))),):
+            return {value}
+        case (LayerScope(layers=LayerSlice(start=Int(value=start), stop=Int(value=stop))),):
+            return set(range(start, stop))
+        case _:
+            return None
+
+
+def _in_some_layers(one: tuple[Bound, Reorder]) -> bool:
+    """Whether an axis was sorted in some layers only, whose numbers change if layers move."""
+    return not all(isinstance(scope, RoleScope) for scope in one[0].scopes)
 
 
 def _touches(statement: ChangesUnits, sorts: Sequence[tuple[Bound, Reorder]]) -> bool:

@@ -23,6 +23,8 @@ from growc.passes.roles.model_parts import Scopes
 from growc.passes.runner import run
 from growc.passes.upcycling.networks import mixtures
 from growc.recipe import syntax_tree as ast
+from growc.recipe.expression import Name, parts_of
+from growc.recipe.layer_orders import Depth
 from growc.resolve.bound import Bound
 
 
@@ -42,8 +44,43 @@ def edit_pass(c: Analysis) -> Request:
     if untied or model is not c.model:
         edited = run(ANALYSIS, replace(c.part(Source), model=model, untied=untied))
     if new_mixtures := mixtures(edited, [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]):
-        edited = run(ANALYSIS, replace(edited.part(Source), model=edited.model.upcycle(new_mixtures)))
+        mixed = run(ANALYSIS, replace(edited.part(Source), model=edited.model.upcycle(new_mixtures)))
+        require_same_layers(edited.layers, mixed.layers, c.statements)
+        edited = mixed
     return Request(**vars(edited), first=c, edited=edited)
+
+
+def require_same_layers(before: Layers, after: Layers, statements: Sequence[Bound]) -> None:
+    """Raise GrowError (G304) if mixtures change which layers there are, and a statement counts layers.
+
+    Layers of one kind may cease to be a run where some of them become mixtures. Numbers of layers would then
+    mean others.
+    """
+    counts, new_counts = ([(run.scope, len(run.layers)) for run in one.runs] for one in (before, after))
+    if counts == new_counts:
+        return
+    for bound in statements:
+        if counts_layers(bound):
+            numbers, new_numbers = (
+                " and ".join(str(n) for _, n in one) or "none" for one in (counts, new_counts)
+            )
+            message = f"beside mixtures of experts growc finds other layers: {new_numbers}, before {numbers}"
+            remedy = "let a recipe of its own make the mixtures, in all layers"
+            raise GrowError(Diagnostic("G304", message, bound.statement.span, help=remedy))
+
+
+def counts_layers(bound: Bound) -> bool:
+    """Whether a statement depends on the numbers or the count of layers.
+
+    `upcycle` itself is placed before; `reset` and `in M parts` act behind it.
+    """
+    statement = bound.statement
+    plain = isinstance(statement, ast.Upcycle) and not (statement.parts or statement.reset)
+    numbered = any(isinstance(scope, ast.LayerScope) for scope in bound.scopes)
+    named = any(
+        isinstance(part, Name | ast.NamedAxis) and part.name == "layers" for part in parts_of(statement)
+    )
+    return (numbered and not plain) or named or isinstance(statement, Depth)
 
 
 def grafted(c: Analysis) -> Model:

@@ -67,6 +67,8 @@ class Networks(AxisQueries):
         nodes, shapes = self.between(makers, reader)
         result = self.behind(nodes)
         activation = activations.pop()
+        if activation.rank < 2:
+            raise StaysError("it works on a single position, without an axis of positions")
         if [*map(find, self.axes.of(activation)[:-1])] != [*map(find, self.axes.of(result)[:-1])]:
             raise StaysError("it does not work on each position by itself")
         stacks = list(dict.fromkeys(use for node in nodes for use in self.stacked(node)))

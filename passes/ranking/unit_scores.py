@@ -85,8 +85,8 @@ def counterparts(axes: Axes, source: Axes) -> dict[Space, Space]:
     counterpart: dict[Space, Space] = {}
     for use in axes.graph.uses():
         source_use = once.get(_root(use))
-        if source_use is None:
-            continue
+        if source_use is None or len(axes.of(use)) != len(source.of(source_use)):
+            continue  # a network that became a mixture is a stack now
         for own_space, source_space in zip(axes.of(use), source.of(source_use), strict=True):
             pairs = list(zip(_several(own_space), _several(source_space), strict=False))
             if [a.size for a, _ in pairs] == [b.size for _, b in pairs]:

@@ -257,6 +257,95 @@ def test_networks_that_cannot_become_experts_are_refused(
     assert error.value.diagnostics[0].code == "G304"
 
 
+def blocks(path: Path, count: int) -> Path:
+    """A stream with blocks that are feed-forward networks alone."""
+    block = "n{k} = LayerNormalization <axis = -1> (x{k}, g{k})  u{k} = MatMul(n{k}, up{k})  "
+    block += "a{k} = Relu(u{k})  d{k} = MatMul(a{k}, down{k})  x{j} = Add(x{k}, d{k})"
+    weights = ", ".join(f"float[8] g{k}, float[8, 12] up{k}, float[12, 8] down{k}" for k in range(count))
+    nodes = "\n ".join(block.format(k=k, j=k + 1) for k in range(count))
+    ports = "(float[N, 8] x0) => (float[N, 3] y)"
+    return save(
+        path, f"blocks {ports}\n<{weights}, float[8, 3] head>\n{{ {nodes}\n y = MatMul(x{count}, head) }}"
+    )
+
+
+IN_TWO = "upcycle ffn to experts 4 top 2 with cyclic copy in 2 parts"
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        f"in layers -1 {{ {IN_TWO} }}",
+        f"in layers 0 {{ {UPCYCLE} }}\nin layers 1 {{ widen ffn to 24 with cyclic copy }}",
+        f"in layers 1 {{ {UPCYCLE} }}\nexpect layers == 4",
+        f"in layers 1 {{ {UPCYCLE} }}\ndrop layers 0",
+    ],
+)
+def test_layers_that_mixtures_renumber_are_counted_by_no_statement(tmp_path: Path, recipe: str) -> None:
+    with pytest.raises(GrowError, match="beside mixtures of experts growc finds other layers") as error:
+        growc.plan(recipe, blocks(tmp_path / "m.onnx", 4))
+    assert error.value.diagnostics[0].code == "G304"
+
+
+@pytest.mark.parametrize("recipe", [f"in layers -1 {{ {UPCYCLE} }}", UPCYCLE, IN_TWO])
+def test_mixtures_that_renumber_layers_are_exact_where_nothing_counts_them(
+    tmp_path: Path, recipe: str
+) -> None:
+    done = growc.apply(recipe, blocks(tmp_path / "m.onnx", 4), tmp_path / "mixed.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+
+
+INSIDE = {
+    "a size inside": "s = Shape <start = -1> (u)  c = Cast <to = 1> (s)  v = Div(u, c)  h = Tanh(v)",
+    "a shape that leads back": "s = Shape (u)  r = Reshape(u, flat)  t = Tanh(r)  h = Reshape(t, s)",
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE.values(), ids=INSIDE)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_networks_that_read_their_own_sizes_become_experts(tmp_path: Path, inside: str, dtype: type) -> None:
+    kind = {np.float32: "float", np.float16: "float16"}[dtype]
+    random = np.random.default_rng(1)
+    weights = {"up": random.standard_normal((8, 12)) / 3, "down": random.standard_normal((12, 8)) / 3}
+    model = save(
+        tmp_path / "m.onnx",
+        f"m ({kind}[N, 8] x) => ({kind}[N, 8] y) <{kind}[8, 12] up, {kind}[12, 8] down, int64[2] flat>"
+        f"{{ u = MatMul(x, up)  {inside.replace('to = 1', 'to = 10' if dtype == np.float16 else 'to = 1')}  "
+        "d = MatMul(h, down)  y = Add(x, d) }",
+        flat=np.array([-1, 12], np.int64),
+        **{name: value.astype(dtype) for name, value in weights.items()},
+    )
+    done = growc.apply(UPCYCLE, model, tmp_path / "mixed.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert done.verification.relative < (1e-5 if dtype == np.float32 else 5e-3)
+
+
+def test_a_network_of_a_single_position_is_refused(tmp_path: Path) -> None:
+    text = "m (float[8] x) => (float[8] y) <float[8, 12] up, float[12, 8] down>"
+    model = save(
+        tmp_path / "m.onnx",
+        f"{text} {{ u = MatMul(x, up)  h = Relu(u)  d = MatMul(h, down)  y = Add(x, d) }}",
+    )
+    with pytest.raises(GrowError, match="without an axis of positions"):
+        growc.plan(UPCYCLE, model)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        f"{UPCYCLE}\nstack layers to layers + 1 by last\nsubclone experts to 2 by magnitude",
+        f"{IN_TWO}\nstack layers to layers + 1 by last",
+        f"{UPCYCLE}\ndrop layers -1\nsubclone ffn to ffn / 2 by first",
+    ],
+)
+def test_units_of_mixtures_are_dropped_where_layers_move(recipe: str) -> None:
+    plan = growc.plan(recipe, TINY / "tiny-llama.onnx")
+    assert not plan.certificate.exact
+
+
 def test_experts_do_not_become_experts(tmp_path: Path) -> None:
     mixture = growc.apply(
         UPCYCLE, stream(tmp_path / "m.onnx"), tmp_path / "mixture.onnx", check=False

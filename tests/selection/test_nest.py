@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import STREAM, save
+from graphs import ROOT, STREAM, save
 from models import stored
 
 import growc
@@ -144,6 +144,29 @@ def test_a_later_change_of_a_sorted_axis_ends_the_nest(nested, tmp_path, stateme
         assert len(growc.prefix(later, "1/2").body) == 2
     else:
         assert "was changed behind it" in refused(later, "1/2")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "left"),
+    [
+        ("in layers 1..3 { nest ffn by magnitude at 1/2 }", "drop layers 0", 0),
+        ("in layers 1..3 { nest ffn by magnitude at 1/2 }", "stack layers to 5 by each", 0),
+        ("nest ffn by magnitude at 1/2", "drop layers 0", 1),
+        ("nest ffn by magnitude at 1/2", "merge layers 0..2 by mean", 0),
+        ("nest ffn by magnitude at 1/2", "nest ffn by random seed 3 at 1/4", 0),
+        ("nest ffn by magnitude at 1/2", "nest hidden by random seed 3 at 1/4", 1),
+        ("in layers 0 { nest ffn by magnitude at 1/2 }", "in layers 1 { nest ffn by magnitude at 1/2 }", 2),
+        ("in layers 0..2 { nest ffn by first at 1/2 }", "in layers 1..3 { nest ffn by random at 1/4 }", 0),
+    ],
+)
+def test_layers_that_move_and_a_second_nest_end_the_first(tmp_path, first, then, left):
+    model = ROOT / "examples/models/tiny-gpt.onnx"
+    nested = growc.apply(f"{first}\n{then}", model, tmp_path / "nested.onnx", check=False).written
+    if left:
+        assert len(growc.prefix(nested, "1/2").body) == left
+    else:
+        with pytest.raises(GrowError):
+            growc.prefix(nested, "1/2")
 
 
 def test_scopes_are_those_of_the_nest(tmp_path):

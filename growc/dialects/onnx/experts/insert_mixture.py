@@ -55,7 +55,7 @@ class _Inserting(Writer):
 
     def run(self) -> list[ir.Node]:
         network, clone = self.network, self.clone
-        replaced = [*map(clone.node_of, network.nodes)]
+        replaced = [*map(clone.node_of, network.nodes), *map(clone.node_of, network.shapes)]
         for node in network.nodes:
             self.widened(node)
         for node in network.shapes:
@@ -205,7 +205,7 @@ class _Inserting(Writer):
         network = self.network
         network_input = self.clone.value_of(network.input)
         rows = (network.input.sizes or ())[-1][0]
-        dtype = ir.DataType.FLOAT if network_input.dtype is None else network_input.dtype
+        dtype = network_input.dtype or self.stored_type()
         zeros = ir.tensor(np.zeros((rows, 1), dtype=dtype.numpy()), dtype=dtype)
         router = self.initializer(f"{self.stem}router.weight", zeros)
         mark = self.mark(len(self.parts), router=True)
@@ -223,6 +223,11 @@ class _Inserting(Writer):
         nothing = ir.tensor(np.zeros(1, dtype=dtype.numpy()), dtype=dtype)
         rest = self.add("ConstantOfShape", [sizes], "router.rest", value=nothing)
         return self.add("ScatterElements", [rest, chosen, shares], "router.gates", axis=-1)
+
+    def stored_type(self) -> ir.DataType:
+        """The element type of the network's weights, for files that declare no type of its input."""
+        types = (self.clone.value_of(use).dtype for use in self.network.stacks)
+        return next((one for one in types if one is not None and one.is_floating_point()), ir.DataType.FLOAT)
 
     def combined(self, outputs: ir.Value, gates: ir.Value, rank: int) -> ir.Value:
         """Return the weighted sum of all experts' outputs."""
