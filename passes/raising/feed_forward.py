@@ -135,7 +135,7 @@ class Networks(AxisQueries):
         node, line = instance.node, instance.line
         if not line.treatment.startswith(PLAIN) or node.has(SIZES):
             return False
-        keeps_axes = all(terms == line.outputs[0] for terms in line.inputs[:1]) and len(node.outputs) == 1
+        keeps_axes = any(terms == line.outputs[0] for terms in line.inputs) and len(node.outputs) == 1
         return node.op in ALONG or (
             keeps_axes and "_" not in (line.outputs[0] or ("_",)) and not _chooses(line.outputs)
         )

@@ -323,6 +323,20 @@ def test_networks_that_read_their_own_sizes_become_experts(tmp_path: Path, insid
     assert done.verification.relative < (1e-5 if dtype == np.float32 else 5e-3)
 
 
+@pytest.mark.parametrize("middle", ["a = Add(b, u)", "a = Mul(half, u)", "a = Sub(b, u)", "a = Div(half, u)"])
+def test_the_first_operand_may_be_the_smaller_one(tmp_path: Path, middle: str) -> None:
+    ports = (
+        "m (float[N, 8] x) => (float[N, 8] y) <float[8, 12] up, float[12] b, float[12, 8] down, float half>"
+    )
+    nodes = f"u = MatMul(x, up)  {middle}  h = Tanh(a)  d = MatMul(h, down)  y = Add(x, d)"
+    model = save(tmp_path / "m.onnx", f"{ports} {{ {nodes} }}", half=np.float32(0.5))
+    for recipe in (UPCYCLE, IN_TWO):
+        done = growc.apply(recipe, model, tmp_path / f"{len(recipe)}.onnx")
+        assert done.plan.certificate.exact
+        assert done.verification is not None
+        assert done.verification.relative < 1e-5
+
+
 def test_a_network_of_a_single_position_is_refused(tmp_path: Path) -> None:
     text = "m (float[8] x) => (float[8] y) <float[8, 12] up, float[12, 8] down>"
     model = save(
