@@ -87,9 +87,17 @@ class Loaded:
         return not isinstance(self.weights, Streaming)
 
     def run(self, inputs: Mapping[str, Any]) -> Feeds:
-        """The outputs by name; 16-bit numbers become float32."""
-        with torch.no_grad(), self.weights:
-            outputs = self.module(**self.fitting(inputs))
+        """The outputs by name; 16-bit numbers become float32.
+
+        Raises GrowError (G403) if torch cannot run the class.
+        """
+        try:
+            with torch.no_grad(), self.weights:
+                outputs = self.module(**self.fitting(inputs))
+        except RuntimeError as error:
+            message = f"torch cannot run `{type(self.module).__name__}`"
+            remedy = "its kernels may need other sizes, as multiples of 8; `--no-verify` compares nothing"
+            raise GrowError(Diagnostic("G403", message, notes=(first_line(error),), help=remedy)) from error
         leaves, _ = tree_flatten_with_path(outputs)
         return {
             plain_name(keystr(path)): to_numpy(widened(tensor))
