@@ -19,6 +19,7 @@ import numpy as np
 from growc.algebra.indexmap import Array, Floats
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.json_data import Json
+from growc.errors.regular_files import parsing_foreign_file
 from growc.recipe.statistics import IMPORTANCE, Statistic
 from growc.system.fetched_models import put_beside
 
@@ -60,13 +61,22 @@ def cache_path(model: Path, statistic: Statistic = IMPORTANCE) -> Path:
 def fingerprint(
     files: Sequence[Path], data: Path, samples: int | None, statistic: Statistic = IMPORTANCE
 ) -> str:
-    """A hash of the files of a model, the inputs, the number of samples, and the statistic."""
+    """A hash of the files of a model, the inputs, the number of samples, and the statistic.
+
+    Raises GrowError (G323) if the inputs cannot be read.
+    """
     name = "" if statistic == IMPORTANCE else f" {statistic.name}"
     digest = hashlib.blake2b(f"{FORMAT} {samples}{name}".encode(), digest_size=20)
-    for path in (*files, data):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "blake2b").digest())
+    for path in files:
+        digest.update(_digest(path))
+    with parsing_foreign_file(data, "a .npz or .npy file", "G323"):
+        digest.update(_digest(data))
     return digest.hexdigest()
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").digest()
 
 
 def write_scores(path: Path, scores: Scores) -> None:
