@@ -38,18 +38,16 @@ def run(options: Namespace) -> int:
     from growc.checkpoint.files.config_folders import described_in
     from growc.file_roles import NamedPath, model_parts, require_distinct
     from growc.files.commit import require_name, require_replaceable
-    from growc.files.hub import no_model
+    from growc.files.hub import local
     from growc.files.new_file import put_file
     from growc.render.page.html import page_text
     from growc.reports.page.planned import planned
 
     sources, model = sources_and_model(options)
     out, inputs = options.out, options.inputs
-    result = None if options.result is None else local_model(options.result)
+    result = None if options.result is None else local(local_model(options.result))
     inputs = inputs if result is not None else captured_with(inputs, model)
     require_name(out, "-o")
-    if result is not None and not result.exists():
-        raise no_model(result)
     inputs_read = [NamedPath("the recipe", Path(s.name)) for s in sources] + [*model_parts(model)]
     inputs_read += [] if result is None else [*model_parts(result, "the result")]
     inputs_read += [] if inputs is None else [NamedPath("the file of `--inputs`", inputs)]
