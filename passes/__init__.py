@@ -36,7 +36,7 @@ EDIT = Pass(
     edit_pass,
     requires=("statements", *ANALYSED),
     ensures=("first", "edited"),
-    remakes=("untied", *ANALYSED),
+    remakes=("untied", "places", *ANALYSED),
 )
 
 MATCH = Pass(

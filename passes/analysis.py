@@ -23,6 +23,7 @@ from growc.passes.compilation import (
     Tied,
 )
 from growc.passes.layers.find import find_layers
+from growc.passes.layers.layer_nodes import kept_layers
 from growc.passes.raising.norms import find_norms
 from growc.passes.roles.name_axes import find_roles
 from growc.passes.runner import Pass, run
@@ -71,8 +72,9 @@ def roles_pass(c: Tied) -> Named:
 
 
 def layers_pass(c: Named) -> Analysis:
-    """Runs of equal layers on each stream (passes/layers/find.py)."""
-    return Analysis(**vars(c), layers=find_layers(c.axes, c.roles.scopes.of_sum))
+    """Runs of equal layers on each stream (passes/layers/find.py), or those that an edit kept."""
+    kept = None if c.places is None else kept_layers(c.places, c.axes)
+    return Analysis(**vars(c), layers=kept or find_layers(c.axes, c.roles.scopes.of_sum))
 
 
 GRAPH = (
@@ -96,4 +98,4 @@ AXES = (
 )
 """All passes of the analysis except the layers."""
 
-ANALYSIS = AXES >> Pass("layers", layers_pass, requires=("axes", "roles"), ensures=("layers",))
+ANALYSIS = AXES >> Pass("layers", layers_pass, requires=("axes", "roles", "places"), ensures=("layers",))

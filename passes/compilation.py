@@ -21,14 +21,14 @@ from growc.passes.layers.layer_runs import ResultLayer
 if TYPE_CHECKING:
     from growc.algebra.indexmap import Bools, Floats, IndexMap
     from growc.errors.source import Span
-    from growc.ir.graph import Graph, Node, Value
+    from growc.ir.graph import Graph, Node, Origin, Value
     from growc.passes.axes.infer import Axes
     from growc.passes.axes.norms import Norm
     from growc.passes.axes.ties import Tie
     from growc.passes.axes.unstacked_experts import ExpertRemoval
     from growc.passes.dataflow.ranges import RangeRule
     from growc.passes.finish.assembled import Assembled
-    from growc.passes.layers.layer_runs import DepthChange, Layers, Run
+    from growc.passes.layers.layer_runs import DepthChange, KeptPlaces, Layers, Run
     from growc.passes.lowering.lowered import Lowered
     from growc.passes.ranking.rankings import By
     from growc.passes.ranking.unit_scores import MeasuredScores
@@ -81,6 +81,7 @@ class Source:
     keeps: whether measurements may be stored beside the model.
     inside: whether heads are counted inside each part (passes/axes/single_heads.py), and not by the parts.
     untied: the numbers of heads that are no longer tied.
+    places: the layers of a model that was edited inside of them; None if they are not known.
     after: called with each pass, its result and the fields that it filled in.
     """
 
@@ -93,6 +94,7 @@ class Source:
     inside: bool = False
     untied: frozenset[int] = frozenset()
     kept: Kept = Kept()
+    places: KeptPlaces | None = None
     after: After = lambda name, result, filled: None
 
     def part(self, kind: type[Kind]) -> Kind:
@@ -237,6 +239,17 @@ M = TypeVar("M", bound="Model", covariant=True)
 
 
 @dataclass(frozen=True)
+class ModelWithMixtures(Generic[M]):
+    """A model with mixtures of experts in place of networks.
+
+    counterpart: the origin in the model of a value that had some origin before.
+    """
+
+    model: M
+    counterpart: Callable[[Origin | None], Origin | None]
+
+
+@dataclass(frozen=True)
 class Rearranged(Generic[M]):
     """A model with other layers.
 
@@ -286,7 +299,7 @@ class Model(Protocol):
     def edit(self, edit: HeadEdits) -> Self:
         """The model with an edited graph, which must be captured again."""
 
-    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+    def upcycle(self, mixtures: Sequence[Mixture]) -> ModelWithMixtures[Self]:
         """The model with mixtures in place of networks. Raises GrowError (G304) if it can hold none."""
 
     def graft(self, template: Model, run: Run, span: Span) -> Model:

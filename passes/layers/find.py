@@ -12,21 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice, pairwise, takewhile
 
-from growc.ir.graph import Graph, Node, Value, makers
+from growc.ir.graph import Node, Value, makers
 from growc.ir.traits import SUM
 from growc.ir.walk import walk
 from growc.passes.axes.infer import Axes
 from growc.passes.dataflow.post_dominators import PostDominators
 from growc.passes.dataflow.reachability import data_values, depths, learned_activations, users
 from growc.passes.layers.carried_values import handed_on
-from growc.passes.layers.layer_kinds import kinds_of
+from growc.passes.layers.layer_nodes import layers_between
 from growc.passes.layers.layer_prefix import in_front
-from growc.passes.layers.layer_runs import Layer, Layers, Run
-from growc.passes.layers.layer_tables import find_rows
-from growc.passes.layers.listed_outputs import listed
+from growc.passes.layers.layer_runs import Layers, RunPlaces
 from growc.passes.layers.repetition import Repetition, repetitions
 from growc.passes.layers.residual_branches import UNTOUCHED, Bypass, Streams, elements
 from growc.passes.new_layers.propagate_facts import widens
@@ -74,24 +71,8 @@ def find_layers(axes: Axes, scope_of: Mapping[Node, str]) -> Layers:
     scopes = [scope_of.get(s.blocks[0][0].sum, "") for s in series]
     indices = [i for i in range(len(series)) if belongs(i, series, scopes)]
     indices.sort(key=lambda i: order.get(series[i].places[0], -1))
-    layers = nodes_of([series[i].places for i in indices], axes.graph, data)
-    complete = [all(layer.end.producer in layer.nodes for layer in run_layers) for run_layers in layers]
-    if not all(complete):  # If several runs end at one value, only one of them has its nodes.
-        indices = [i for i, layer in zip(indices, complete, strict=True) if layer]
-        layers = nodes_of([series[i].places for i in indices], axes.graph, data)
-    static, rows = axes.graph.static - data, find_rows(axes.graph, layers, data)
-    kinds = partial(kinds_of, static=static, rows=rows)
-    runs = [
-        run_of(run_layers, scopes[i], residual, kinds(run_layers))
-        for i, run_layers in zip(indices, layers, strict=True)
-    ]
-    return Layers(tuple(runs), data, rows)
-
-
-def run_of(layers: Sequence[Layer], scope: str, residual: bool, kinds: tuple[int, ...]) -> Run:
-    """A run with the kinds of its layers."""
-    again = (q for q in range(1, len(kinds) // 2 + 1) if kinds[q:] == kinds[:-q])
-    return Run(tuple(layers), scope, kinds, next(again, 1), residual)
+    places = [RunPlaces(tuple(series[i].places), scopes[i], residual) for i in indices]
+    return layers_between(places, axes.graph, data)
 
 
 def trees(axes: Axes, data: frozenset[Value]) -> Iterator[PostDominators]:
@@ -316,59 +297,3 @@ def outermost(
         for other in (s for s in series if s is not one and inside(one, s)):
             dropped.add(other if len(other.places) == 2 < len(one.places) else one)
     return [s for s in series if s not in dropped]
-
-
-# ------------------------------------------------------------------------------------------- nodes
-
-
-def nodes_of(series: Sequence[Sequence[Value]], graph: Graph, data: frozenset[Value]) -> list[list[Layer]]:
-    """The layers between the places of each series, with their nodes."""
-    layers = [[Layer(a, b, ()) for a, b in pairwise(s)] for s in series]
-    owners = _owners(layers, graph, data)
-    nodes: dict[Layer, list[Node]] = {layer: [] for run_layers in layers for layer in run_layers}
-    for node in graph.nodes:
-        owner = owners.get(node)
-        if isinstance(owner, Layer):
-            nodes[owner].append(node)
-    return [[Layer(x.start, x.end, tuple(nodes[x])) for x in run_layers] for run_layers in layers]
-
-
-LOOSE = "loose"
-"""The owner of nodes that only outputs of the model use."""
-
-
-def _owners(
-    layers: Sequence[Sequence[Layer]], graph: Graph, data: frozenset[Value]
-) -> dict[Node, Layer | str | None]:
-    """For each node, the layer that uses all its results, or the layer that alone feeds it."""
-    ends: dict[Value, Layer | None] = {run_layers[0].start: None for run_layers in layers}
-    ends |= {layer.end: layer for run_layers in layers for layer in run_layers}
-    owners: dict[Node, Layer | str | None] = {}
-    for node in reversed(graph.nodes):
-        data_outputs = [v for v in node.outputs if v in data]
-        if any(v in ends for v in data_outputs):
-            owners[node] = next(ends[v] for v in data_outputs if v in ends)
-        elif data_outputs and node.op:
-            after = {owners[n] for v in data_outputs for n in users(v, data) if n in owners}
-            after -= {LOOSE}
-            owners[node] = LOOSE if not after else after.pop() if len(after) == 1 else None
-    for node in graph.nodes:
-        if owners.get(node) == LOOSE:
-            owners[node] = _tapped(node, data, ends, owners)
-    for run_layers in layers:
-        owners |= listed(run_layers, {node for node, owner in owners.items() if owner == LOOSE}, data)
-    return owners
-
-
-def _tapped(
-    node: Node,
-    data: frozenset[Value],
-    ends: Mapping[Value, Layer | None],
-    owners: Mapping[Node, Layer | str | None],
-) -> Layer | str | None:
-    """The layer whose inner values a node leads to a model output."""
-    read = [v for v in node.operands if v in data]
-    inner = {owners.get(v.producer) for v in read if v not in ends and v.producer is not None} - {None}
-    layer = inner.pop() if len(inner) == 1 else None
-    ended = any(ends[v] is layer for v in read if v in ends)
-    return layer if isinstance(layer, Layer) and not ended else LOOSE

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from growc.algebra.draws import Draws
 from growc.errors.short_repr import brief
-from growc.ir.graph import Node, Value, Weight
+from growc.ir.graph import Node, Origin, Value, Weight
 from growc.passes.dataflow.trace_rows import RowPlace
 from growc.plans.plan import Gap, Summary
 
@@ -185,6 +185,36 @@ class Run:
         """The names of the stored tensors that its layers read."""
         operands = (v for layer in self.layers for node in layer.nodes for v in node.operands)
         return frozenset(v.weight.name for v in operands if v.weight is not None)
+
+
+@dataclass(frozen=True)
+class RunPlaces:
+    """The places of one run in its stream, before its layers have nodes.
+
+    values: the stream in front of each layer, and behind the last one.
+    """
+
+    values: tuple[Value, ...]
+    scope: str
+    residual: bool
+
+    @staticmethod
+    def of(run: Run) -> RunPlaces:
+        """The places of a run that is known."""
+        values = (run.layers[0].start, *(layer.end for layer in run.layers))
+        return RunPlaces(values, run.scope, run.residual)
+
+
+@dataclass(frozen=True)
+class KeptPlaces:
+    """Places of layers that an edit inside of layers keeps.
+
+    runs: places in the graph before the edit.
+    counterpart: the origin in the edited model of a value with some origin.
+    """
+
+    runs: tuple[RunPlaces, ...]
+    counterpart: Callable[[Origin | None], Origin | None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from growc.passes.axes.ties import tied_heads
 from growc.passes.compilation import Analysis, Kept, Model, Request, Source
 from growc.passes.heads.insert_groups import averages, groups_of_one
 from growc.passes.heads.unpack_qkv import packed_heads
-from growc.passes.layers.layer_runs import Layers
+from growc.passes.layers.layer_runs import KeptPlaces, Layers, RunPlaces
 from growc.passes.lowering.scopes import region_of, text_of
 from growc.passes.roles.model_parts import Scopes
 from growc.passes.runner import run
@@ -44,29 +44,25 @@ def edit_pass(c: Analysis) -> Request:
     if untied or model is not c.model:
         edited = run(ANALYSIS, replace(c.part(Source), model=model, untied=untied))
     if new_mixtures := mixtures(edited, [b for b in c.statements if isinstance(b.statement, ast.Upcycle)]):
-        mixed = run(ANALYSIS, replace(edited.part(Source), model=edited.model.upcycle(new_mixtures)))
+        upcycled = edited.model.upcycle(new_mixtures)
+        places = KeptPlaces(tuple(map(RunPlaces.of, edited.layers.runs)), upcycled.counterpart)
+        mixed = run(ANALYSIS, replace(edited.part(Source), model=upcycled.model, places=places))
         require_same_layers(edited.layers, mixed.layers, c.statements)
         edited = mixed
     return Request(**vars(edited), first=c, edited=edited)
 
 
 def require_same_layers(before: Layers, after: Layers, statements: Sequence[Bound]) -> None:
-    """Raise GrowError (G304) if mixtures change which layers there are, and a statement counts layers.
+    """Raise GrowError (G304) if layers end inside of new mixtures, and a statement counts layers.
 
-    Layers of one kind may cease to be a run where some of them become mixtures. Numbers of layers would then
-    mean others.
+    This happens in models without residual sums, where a network may be made of two layers.
     """
     counts, new_counts = ([(run.scope, len(run.layers)) for run in one.runs] for one in (before, after))
-    if counts == new_counts:
-        return
-    for bound in statements:
-        if counts_layers(bound):
-            numbers, new_numbers = (
-                " and ".join(str(n) for _, n in one) or "none" for one in (counts, new_counts)
-            )
-            message = f"beside mixtures of experts growc finds other layers: {new_numbers}, before {numbers}"
-            remedy = "let a recipe of its own make the mixtures, in all layers"
-            raise GrowError(Diagnostic("G304", message, bound.statement.span, help=remedy))
+    counting = next((bound for bound in statements if counts_layers(bound)), None)
+    if counts != new_counts and counting is not None:
+        message = "layers of this model end inside networks that become experts, and cannot be counted then"
+        remedy = "let a recipe of its own make the mixtures"
+        raise GrowError(Diagnostic("G304", message, counting.statement.span, help=remedy))
 
 
 def counts_layers(bound: Bound) -> bool:

@@ -6,14 +6,14 @@ GrowError (G302, G304, G307) where there is none, or one cannot become a stack o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.ir.graph import Value
+from growc.ir.graph import Node
 from growc.passes.compilation import Analysis
 from growc.passes.edits import Mixture
 from growc.passes.lowering.scopes import region_of
-from growc.passes.raising.feed_forward import Networks, StaysError
+from growc.passes.raising.feed_forward import Network, Networks, StaysError
 from growc.recipe import syntax_tree as ast
 from growc.recipe.expression import evaluate
 from growc.recipe.layer_orders import Depth
@@ -25,7 +25,7 @@ def mixtures(c: Analysis, bounds: Sequence[Bound]) -> list[Mixture]:
     if not bounds:
         return []
     experts = [space for axis in c.roles.axes.get("experts", ()) for space in axis.spaces]
-    networks, mixtures_in_order, taken = Networks(c.axes, experts), list[Mixture](), dict[Value, Bound]()
+    networks, mixtures_in_order, taken = Networks(c.axes, experts), list[Mixture](), dict[Node, Bound]()
     for bound in bounds:
         statement = bound.statement
         assert isinstance(statement, ast.Upcycle)
@@ -46,13 +46,28 @@ def mixtures(c: Analysis, bounds: Sequence[Bound]) -> list[Mixture]:
                 message = f"`ffn` ({axis.size}) cannot become experts: {error}"
                 remedy = "" if len(inside) == 1 else "`in layers …` around the statement names others alone"
                 raise GrowError(Diagnostic("G304", message, statement.axis.span, help=remedy)) from error
-            if network.output in taken:
-                message = "this network becomes a mixture of experts in a statement above"
-                related = ((taken[network.output].statement.span, "the first one"),)
-                raise GrowError(Diagnostic("G304", message, statement.span, related=related))
-            taken[network.output] = bound
+            require_apart(network, bound, taken)
+            taken |= dict.fromkeys(network.nodes, bound)
             mixtures_in_order.append(Mixture(bound.number, number, network, count, top, parts))
     return mixtures_in_order
+
+
+def require_apart(network: Network, bound: Bound, taken: Mapping[Node, Bound]) -> None:
+    """Raise GrowError (G304) if a network shares operators with one that becomes experts before.
+
+    taken: the statements of operators that are in mixtures.
+    """
+    statement = bound.statement
+    shared = next((node for node in network.nodes if node in taken), None)
+    if shared is None:
+        return
+    if taken[shared] is bound:
+        name = shared.name or shared.outputs[0].name
+        message = f"{shared.kind} `{name}` is in two networks, which both would become experts"
+        raise GrowError(Diagnostic("G304", message, statement.span))
+    message = "this network becomes a mixture of experts in a statement above"
+    related = ((taken[shared].statement.span, "the first one"),)
+    raise GrowError(Diagnostic("G304", message, statement.span, related=related))
 
 
 def parts_of(statement: ast.Upcycle) -> int:

@@ -272,26 +272,59 @@ def blocks(path: Path, count: int) -> Path:
 IN_TWO = "upcycle ffn to experts 4 top 2 with cyclic copy in 2 parts"
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        f"in layers -1 {{ {IN_TWO} }}",
+LAYERS = {
+    "parts in the last layer": (f"in layers -1 {{ {IN_TWO} }}", ["up3", "down3"]),
+    "all in parts": (IN_TWO, [f"{name}{k}" for k in range(4) for name in ("up", "down")]),
+    "another layer wider": (
         f"in layers 0 {{ {UPCYCLE} }}\nin layers 1 {{ widen ffn to 24 with cyclic copy }}",
-        f"in layers 1 {{ {UPCYCLE} }}\nexpect layers == 4",
-        f"in layers 1 {{ {UPCYCLE} }}\ndrop layers 0",
+        ["up0", "down0", "up1", "down1"],
+    ),
+    "layers counted": (f"in layers 1 {{ {UPCYCLE} }}\nexpect layers == 4", ["up1", "down1"]),
+}
+
+
+@pytest.mark.parametrize(("recipe", "changed"), LAYERS.values(), ids=LAYERS)
+def test_layers_keep_their_numbers_beside_mixtures(tmp_path: Path, recipe: str, changed: list[str]) -> None:
+    done = growc.apply(recipe, blocks(tmp_path / "m.onnx", 4), tmp_path / "mixed.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    mixed = [t.name for t in done.plan.weights if t.steps and not t.name.endswith("router.weight")]
+    assert sorted(mixed) == sorted(changed)
+
+
+def test_layers_beside_mixtures_move(tmp_path: Path) -> None:
+    recipe = f"in layers 1 {{ {UPCYCLE} }}\nstack layers to 6 by last with zero outputs\nexpect layers == 6"
+    done = growc.apply(recipe, blocks(tmp_path / "m.onnx", 4), tmp_path / "mixed.onnx")
+    assert done.plan.certificate.exact
+    assert done.verification is not None
+    assert done.verification.relative < 1e-5
+    dropped = growc.plan(f"in layers 1 {{ {UPCYCLE} }}\ndrop layers 0", blocks(tmp_path / "m.onnx", 4))
+    assert [gap.cause for gap in dropped.certificate.gaps] == ["layer 0 is left out"]
+
+
+def chain(path: Path, count: int) -> Path:
+    """Layers without residual sums: a product and a ReLU each."""
+    nodes = "  ".join(f"u{k} = MatMul(x{k}, up{k})  x{k + 1} = Relu(u{k})" for k in range(count))
+    weights = ", ".join(f"float[8, 8] up{k}" for k in range(count))
+    return save(path, f"chain (float[N, 8] x0) => (float[N, 8] x{count})\n<{weights}>\n{{ {nodes} }}")
+
+
+@pytest.mark.parametrize(
+    ("count", "recipe", "words"),
+    [
+        (2, f"{UPCYCLE}\nexpect layers == 2", "end inside networks"),
+        (4, UPCYCLE, "`u1` is in two networks, which both would become experts"),
     ],
 )
-def test_layers_that_mixtures_renumber_are_counted_by_no_statement(tmp_path: Path, recipe: str) -> None:
-    with pytest.raises(GrowError, match="beside mixtures of experts growc finds other layers") as error:
-        growc.plan(recipe, blocks(tmp_path / "m.onnx", 4))
+def test_networks_across_layers_are_refused(tmp_path: Path, count: int, recipe: str, words: str) -> None:
+    with pytest.raises(GrowError, match=words) as error:
+        growc.plan(recipe, chain(tmp_path / "m.onnx", count))
     assert error.value.diagnostics[0].code == "G304"
 
 
-@pytest.mark.parametrize("recipe", [f"in layers -1 {{ {UPCYCLE} }}", UPCYCLE, IN_TWO])
-def test_mixtures_that_renumber_layers_are_exact_where_nothing_counts_them(
-    tmp_path: Path, recipe: str
-) -> None:
-    done = growc.apply(recipe, blocks(tmp_path / "m.onnx", 4), tmp_path / "mixed.onnx")
+def test_a_network_of_two_layers_becomes_experts(tmp_path: Path) -> None:
+    done = growc.apply(UPCYCLE, chain(tmp_path / "m.onnx", 2), tmp_path / "mixed.onnx")
     assert done.plan.certificate.exact
     assert done.verification is not None
     assert done.verification.relative < 1e-5

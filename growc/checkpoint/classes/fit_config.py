@@ -41,7 +41,7 @@ from growc.errors.diagnostic import GrowError
 from growc.errors.short_repr import brief
 from growc.errors.source import SourceText as Text
 from growc.passes.axes.single_heads import inner_heads
-from growc.passes.compilation import Kept, Result
+from growc.passes.compilation import Kept, ModelWithMixtures, Result
 from growc.passes.edits import Mixture
 from growc.passes.finish.certify import now_stored
 from growc.plans.execute import stays_zero
@@ -74,7 +74,7 @@ class FittingModel(ClassModel):
             return fit_mixture(c)
         return fit_config(c)
 
-    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+    def upcycle(self, mixtures: Sequence[Mixture]) -> ModelWithMixtures[Self]:
         """The model with mixtures of experts in place of networks, as the class of the result has them.
 
         Raises GrowError (G309) for a module in memory.

@@ -14,7 +14,7 @@ from growc.dialects.onnx.capture.fused_ops import in_order
 from growc.dialects.onnx.capture.inline_control_flow import InlinedNode
 from growc.dialects.onnx.capture.owners import bodies
 from growc.dialects.onnx.origins import node_of, value_of
-from growc.ir.graph import Node, Value, Weight
+from growc.ir.graph import Node, Origin, Value, Weight
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,10 @@ class Clone:
     def value(self, value: ir.Value) -> ir.Value:
         """Return the counterpart of a value; the value itself if it is in no graph any more."""
         return self.values.get(value, value)
+
+    def counterpart(self, origin: Origin | None) -> Origin | None:
+        """Return the counterpart of the origin of a neutral value."""
+        return self.value(origin) if isinstance(origin, ir.Value) else origin
 
     def node(self, node: ir.Node) -> ir.Node:
         """Return the counterpart of a node; the node itself if it is in no graph any more."""

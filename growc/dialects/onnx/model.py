@@ -41,7 +41,7 @@ from growc.ir.notation import Line, Operand
 from growc.ir.operator_rows import Site, opaque
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.unstacked_experts import ExpertRemoval
-from growc.passes.compilation import Model, Rearranged, Result
+from growc.passes.compilation import Model, ModelWithMixtures, Rearranged, Result
 from growc.passes.edits import HeadEdits, Mixture, Repairs, Sampled
 from growc.passes.finish.assembled import Assembled
 from growc.passes.layers.layer_runs import Layers, ResultLayer, Run
@@ -93,18 +93,18 @@ class IrModel(ABC):
         model.spreading += spread(edit, clone, inside=not self.repeats)
         return model
 
-    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+    def upcycle(self, mixtures: Sequence[Mixture]) -> ModelWithMixtures[Self]:
         """Return the model with mixtures of experts in place of networks."""
         return self.with_mixtures(mixtures)
 
-    def with_mixtures(self, mixtures: Sequence[Mixture]) -> Self:
+    def with_mixtures(self, mixtures: Sequence[Mixture]) -> ModelWithMixtures[Self]:
         """Return the model with mixtures of experts in place of networks, without regard to its format."""
         clone = Clone.of(self.source)
         model = self.on(clone)
         for mixture in mixtures:
             replaced = set(insert(mixture, clone))
             model.fused = [one for one in model.fused if replaced.isdisjoint(one.lowering.nodes)]
-        return model
+        return ModelWithMixtures(model, clone.counterpart)
 
     def graft(self, template: Model, run: Run, span: Span) -> Model:
         """Return the model around the layers of a template. Raises GrowError (G309) if it cannot."""

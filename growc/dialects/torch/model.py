@@ -25,7 +25,7 @@ from growc.dialects.torch.programs.load import load
 from growc.dialects.torch.tested_versions import untested
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.short_repr import brief
-from growc.passes.compilation import Source
+from growc.passes.compilation import ModelWithMixtures, Source
 from growc.passes.edits import Mixture
 from growc.passes.finish.assembled import Assembled
 
@@ -92,7 +92,7 @@ class TorchModel(IrModel):
         """Return the tensors of a plan with weight norms in the form of modules."""
         return put_back(assembled, self.folded)
 
-    def upcycle(self, mixtures: Sequence[Mixture]) -> Self:
+    def upcycle(self, mixtures: Sequence[Mixture]) -> ModelWithMixtures[Self]:
         """Raise GrowError (G309): a torch graph can only get copies of its own calls."""
         message = "a module has no calls that route: `upcycle` makes mixtures of files and directories"
         remedy = "export it to ONNX (`torch.onnx.export`), or save it (`save_pretrained`) and name a class"

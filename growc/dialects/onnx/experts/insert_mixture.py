@@ -26,6 +26,7 @@ from growc.dialects.onnx.capture.stored_values import (
     stored_tensor,
 )
 from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.writer import Writer, scope_of
 from growc.ir.graph import Node, Order, Upcycled, Value
 from growc.passes.edits import Mixture
@@ -65,6 +66,7 @@ class _Inserting(Writer):
         mixed.type, mixed.shape = gives.type, gives.shape
         gives.replace_all_uses_with(mixed, replace_graph_outputs=True)
         mixed.name, gives.name = gives.name, self.unused(f"{gives.name}.before")
+        clone.values[value_of(network.output)] = mixed
         graph = scope_of(self.last)
         graph.remove(list(reversed(replaced)), safe=True)
         if not in_order(graph):
