@@ -58,6 +58,21 @@ class StatementOptions:
     """The new number of chosen units; None: it does not change."""
     seed: Expr | None = None
 
+    @property
+    def on_readers(self) -> list[str]:
+        """The options that change the shares of readers alone, as a recipe writes them."""
+        words = ["split random"] if self.split_random else []
+        if self.noise is not None and self.noise.kind != "new":
+            words.append(f"noise {self.noise.scale:g} {self.noise.kind}")
+        return [*words, "with zero outputs"] if self.zero_outputs else words
+
+    @property
+    def on_makers(self) -> list[str]:
+        """The options that change what makes new units, as a recipe writes them."""
+        new = self.noise is not None and self.noise.kind == "new"
+        words = [f"noise {self.noise.scale:g}"] if self.noise is not None and new else []
+        return [*words, f"reset {self.reset:g}"] if self.reset else words
+
     def and_also(self, options: Iterable[Option]) -> StatementOptions:
         """These options, with those of a statement applied in order."""
         result = self

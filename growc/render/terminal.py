@@ -33,7 +33,8 @@ def plan_lines(plan: Plan, *, everything: bool = False) -> Iterator[str]:
     changed = [w for w in plan.weights if w.worth_telling]
     if plan.summaries:
         yield from (f"  {line}" for line in table(statement_rows(plan.summaries, changed)))
-    if not changed and all(s.before == s.after for s in plan.summaries):
+    same_sizes = all(s.before == s.after for s in plan.summaries)
+    if not changed and same_sizes and plan.certificate.exact and not plan.attributes:
         yield from ["  The recipe changes nothing: the result is the model as it is."]
     later = plan.later_copies
     rows = [weight_row(w, moved=w.name not in later) for w in changed]

@@ -24,6 +24,9 @@ WHOLE = ("int32", "int64")
 ROUTED = "u~"
 """The label of axes that routing numbers address (growc.ir.notation)."""
 
+SLOTS = "slots"
+"""The label of axes with an element for each number, where numbers and elements stand side by side."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stop:
@@ -41,6 +44,8 @@ class Stop:
     axis: int
     compared: bool = False
     """Whether the axis holds the numbers of all units, which others are compared with."""
+    numbers: int | None = None
+    """The operand that holds the numbers; None for the ranking itself and for comparisons."""
 
 
 Routes = Mapping[Node, Sequence[Stop]]
@@ -75,8 +80,27 @@ def routed(line: Line, stops: Sequence[Stop]) -> Line:
             return line
         if terms[stop.axis] not in ("_", "#") and not stop.compared:
             return line
-        side[stop.place] = (*terms[: stop.axis], ROUTED, *terms[stop.axis + 1 :])
+        side[stop.place] = _put(terms, stop.axis, ROUTED)
+    for stop in stops:
+        _name_slots(sides, stop, written=any(one.result for one in stops))
     return replace(line, inputs=tuple(sides[0]), outputs=tuple(sides[1]))
+
+
+def _name_slots(sides: Sequence[list[AxisTerms | None]], stop: Stop, *, written: bool) -> None:
+    """Name the axis of the numbers in a line, if the elements that they choose, or that are written, have it
+    too.
+    """
+    if stop.numbers is None:
+        return
+    elements, place = (sides[0], len(sides[0]) - 1) if written else (sides[1], 0)
+    numbers, others = sides[0][stop.numbers], elements[place]
+    if numbers and others and len(numbers) == len(others) and numbers[stop.axis] == others[stop.axis] == "_":
+        sides[0][stop.numbers] = _put(numbers, stop.axis, SLOTS)
+        elements[place] = _put(others, stop.axis, SLOTS)
+
+
+def _put(terms: AxisTerms, axis: int, label: str) -> AxisTerms:
+    return (*terms[:axis], label, *terms[axis + 1 :])
 
 
 def counting(node: Node) -> tuple[int, int] | None:
@@ -151,7 +175,7 @@ def _numbered(ranking: Node, node: Node, operand: int) -> Iterator[Stop]:
     """The axes that an operand numbers, if each of its elements is a number along them."""
     addresses = [address for address in node.addresses if address.operand == operand]
     if not any(address.end or address.column for address in addresses):
-        yield from (Stop(ranking, address.result, 0, address.axis) for address in addresses)
+        yield from (Stop(ranking, address.result, 0, address.axis, numbers=operand) for address in addresses)
     counted, axis = counting(node), ranked_axis(ranking)
     if counted is not None and axis is not None and counted[0] != operand:
         scores, numbers, result_sizes = (

@@ -223,6 +223,8 @@ def remedy(mine: Sequence[tuple[Stage, SpaceRequest]], alike: Bools, shares: boo
         means = bool((index_map.mean[rows] != 0).any())
         copied = index_map.counts[index_map.index[rows]][index_map.index[rows] >= 0] > 1
         fresh = bool(request.new[rows].any())
+        if stage.choices and copied.any():
+            return CHOSEN_TOGETHER if options.noise is None or options.on_readers else ""
         if fresh and options.zero_outputs and request.entries.making is not Entry.DRAWN:
             return "`random fill` draws new units, each for itself"
         if means and options.noise is None:
@@ -230,8 +232,6 @@ def remedy(mine: Sequence[tuple[Stage, SpaceRequest]], alike: Bools, shares: boo
             return f"`widen {size} with neighbor copy split random` in front of that keeps all apart"
         if shares and copied.any() and not options.split_random and options.noise is None:
             return SHARES
-        if stage.choices and copied.any() and options.noise is None:
-            return CHOSEN_TOGETHER
         if fresh and not shares and stage.axis in ADDED_UP:
             return "`random fill with zero outputs` draws new units, each for itself"
         rows = index_map.index[rows]

@@ -107,6 +107,9 @@ def settle(
     return SettledHeads(group // new_group, kv_heads, new_group)
 
 
+SPLIT_AS_THEY_ARE = "groups that split copy their key and value heads as they are"
+
+
 @dataclass
 class Pairs:
     """Statements on grouped heads, postponed until the last statement before `by mean`, or of the recipe, is
@@ -127,6 +130,8 @@ class Pairs:
     """
     fronts: dict[Stage, list[Stage]] = field(default_factory=dict)
     """Stages that act before a statement's own stage: first the shuffles, then the splits."""
+    notes: list[str] = field(default_factory=list)
+    """Notes for a reader of the plan."""
 
     def of(self, name: str, target: RoleAxis) -> Pair | None:
         """The pair whose axis of this name is the target."""
@@ -199,6 +204,10 @@ class Pairs:
         if goal.split > 1:
             units = split(keys, group, goal.split)
             sizes.regroup(self.regroup(pair, SPLIT, units, postponed[0], front[1]))
+            if keys * goal.split == goal.keys:
+                options = [a.stage.options for a in postponed if a.stage.axis == "kv_heads"]
+                idle = [words for one in options for words in (*one.on_makers, *one.on_readers)]
+                self.notes += [f"`{words}` changes nothing: {SPLIT_AS_THEY_ARE}" for words in idle]
         order = np.tile(np.arange(group), (keys, 1))
         for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
             asks = [a for a in postponed if a.stage.axis == name]

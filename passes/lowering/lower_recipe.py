@@ -109,6 +109,7 @@ class _Lowering:
                         break  # The following statements depend on this measurement.
         self.done.sizes.moment = None
         self.errors += self.pairs.settle()
+        self.done.notes += dict.fromkeys(self.pairs.notes)
         if self.errors:
             raise GrowError(*self.errors)
         self.done.prefixes = dict(sorted(self.done.prefixes.items(), key=lambda item: Fraction(item[0])))

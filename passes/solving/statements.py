@@ -30,6 +30,7 @@ from growc.passes.solving.next_layer import NextLayers, from_next_layer, gaps_of
 from growc.passes.solving.shrinking import Rescaling, dropped
 from growc.passes.solving.solution import Solution
 from growc.passes.solving.solve import solve
+from growc.passes.solving.statement_notes import notes_on_readers, notes_on_ties
 from growc.passes.solving.weight_steps import put_in_order, weight_steps
 from growc.passes.soundness.below_zero import BelowZero
 from growc.passes.soundness.jumps import gaps_of_jumps
@@ -64,6 +65,7 @@ class _Statements:
         self.scales: dict[Value, float] = defaultdict(lambda: 1.0)
         self.attributes: dict[Node, dict[str, float]] = defaultdict(dict)
         self.gaps: list[Gap] = []
+        self.notes: list[str] = []
         self.heard: dict[Space, Bools] = {}
         self.outgoing = Outgoing()
         self.rescaling = Rescaling(c.axes, c.ties, c.norms, c.roles.routers)
@@ -125,6 +127,7 @@ class _Statements:
             steps = from_next_layer(steps, self.steps, stage, following)
             self.gaps += gaps_of(steps, stage)
         self.extend(steps)
+        self.notes += [*notes_on_readers(stage, steps), *notes_on_ties(stage)]
         self.scale_eps(solution)
         self.rescaling.apply(solution, self.sizes)
         new_gaps = [*self.gaps_of(solution)]
@@ -166,7 +169,9 @@ class _Statements:
             outputs=self.outgoing.maps,
             blends=self.outgoing.blends,
             heard=self.heard,
-            notes=(*self.kept, *self.rescaling.notes, *self.below_zero.notes),
+            notes=tuple(
+                dict.fromkeys((*self.kept, *self.rescaling.notes, *self.below_zero.notes, *self.notes))
+            ),
         )
 
 

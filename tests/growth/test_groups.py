@@ -190,6 +190,24 @@ def test_a_single_key_head_is_counted(tmp_path: Path, recipe: str, kv_heads: int
     assert (axes.sizes("kv_heads"), axes.sizes("heads")) == ([kv_heads], [heads])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        ("widen kv_heads to 4 with uniform copy noise 0.1", ["noise 0.1"]),
+        ("widen kv_heads to 4 with uniform copy split random", ["split random"]),
+        ("widen kv_heads to 4 with uniform copy reset 0.5", ["reset 0.5"]),
+        ("widen kv_heads to 4 with uniform copy", []),
+        ("widen kv_heads to 6 with uniform copy noise 0.1\nwiden heads to 24 with uniform copy", []),
+    ],
+)
+def test_a_note_says_that_options_change_nothing_where_groups_split(
+    model: Path, recipe: str, told: list[str]
+) -> None:
+    notes = growc.plan(recipe, model).notes
+    words = "changes nothing: groups that split copy their key and value heads as they are"
+    assert [note for note in notes if words in note] == [f"`{option}` {words}" for option in told]
+
+
 def test_key_heads_are_copied_and_query_heads_stay(model: Path, tmp_path: Path) -> None:
     """Query head (k, g) becomes (k·s + g // G', g mod G'): an axis that holds both stays as it was."""
     done = growc.apply("widen kv_heads to 4 with neighbor copy", model, tmp_path / "out.onnx")

@@ -41,6 +41,12 @@ MARKED = """
     o = Mul (o0, g)
     s = ReduceSum <keepdims = 0> (o, first)
 """
+SCATTERED = f"""
+    all = Shape (l)
+    none = ConstantOfShape (all)
+    gates = ScatterElements <axis = -1> (none, i, v)
+    {MARKED[MARKED.index("rows") :]}
+"""
 BEFORE = """
     sw = Unsqueeze (v, last)
     xs = Unsqueeze (x, slots)
@@ -105,6 +111,15 @@ ROUTERS = {
     ),
     "one-hot marks, all experts run": (SOFTMAX, NORMED, MARKED, True),
     "one-hot marks, by sigmoids": (SIGMOID, RAW, MARKED, False),
+    "put among zeros, all experts run": (SOFTMAX, RAW, SCATTERED, True),
+    "put among zeros, by sigmoids": (SIGMOID, RAW, SCATTERED, False),
+    "scores chosen by others, put among zeros": (
+        "p = Sigmoid (l)  b = Add (p, bias)  bw, i = TopK <axis = -1> (b, k)"
+        "  w = GatherElements <axis = -1> (p, i)",
+        NORMED,
+        SCATTERED,
+        True,
+    ),
     "others are hidden, and a softmax": (
         "lw, i = TopK <axis = -1> (l, k)  low = Mul (l, zero)  hidden = Add (low, least)"
         "  seen = ScatterElements <axis = -1> (hidden, i, lw)  p = Softmax <axis = -1> (seen)"

@@ -54,6 +54,44 @@ def test_more_experts_are_exact_only_where_all_copies_are_chosen(tmp_path: Path,
         assert plan.certificate.gaps[0].op == "TopK"
 
 
+@pytest.mark.parametrize(
+    "option", ["split random", "noise 0.1 balanced", "noise 0.1 on copies", "with zero outputs"]
+)
+def test_options_on_readers_change_no_experts_and_a_note_says_so(tmp_path: Path, option: str) -> None:
+    source = router(tmp_path / "m.onnx", SOFTMAX)
+    recipe = f"widen experts to 2 * experts with neighbor copy {option} top 4"
+    plain, done = (
+        growc.apply(r, source, tmp_path / f"{k}.onnx", check=False) for k, r in enumerate((TWICE, recipe))
+    )
+    assert f"`{option}` changes nothing: no weight reads `experts`" in done.plan.notes
+    assert not plain.plan.notes
+    before, after = stored(plain.written), stored(done.written)
+    assert all(np.array_equal(before[name], after[name]) for name in before)
+    assert done.plan.alike[0].remedy.startswith("`noise 0.01` lets")
+
+
+@pytest.mark.parametrize(
+    ("fill", "top", "told"),
+    [
+        ("cyclic copy", "top 4", True),
+        ("average fill", "top 4", True),
+        ("neighbor copy", "top 4", False),
+        ("cyclic copy", "", False),
+    ],
+)
+def test_a_note_says_where_equal_scores_are_chosen_in_another_order(
+    tmp_path: Path, fill: str, top: str, told: bool
+) -> None:
+    plan = growc.plan(f"widen experts to 2 * experts with {fill} {top}", router(tmp_path / "m.onnx", SOFTMAX))
+    assert any("of equal score" in note for note in plan.notes) == told
+
+
+def test_experts_that_are_not_more_but_chosen_more_often_are_a_change(tmp_path: Path) -> None:
+    plan = growc.plan(f"widen experts to {E} with neighbor copy top 3", router(tmp_path / "m.onnx", SOFTMAX))
+    assert not plan.certificate.exact
+    assert "changes nothing" not in str(plan)
+
+
 def test_networks_biases_and_router_are_copies(tmp_path: Path) -> None:
     source = router(tmp_path / "m.onnx", "scores chosen by others")
     out = growc.apply(TWICE, source, tmp_path / "out.onnx").written
