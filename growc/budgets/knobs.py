@@ -238,6 +238,7 @@ def scored(c: Result, by: ast.Subclone) -> Lost:
         squares = np.zeros(len(shares))
         for atom in atoms:
             scores = _scores(rankings, by, atom)
+            scores = np.ldexp(scores, -np.frexp(np.abs(scores).max(initial=0.0))[1])  # sums stay finite
             sums = np.concatenate([[0.0], np.cumsum(np.sort(scores)[::-1])])
             kept = [sums[int(len(scores) * share)] for share in shares]
             squares += (1 - np.array(kept) / sums[-1]) ** 2 if sums[-1] > 0 else 0.0

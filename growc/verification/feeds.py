@@ -272,6 +272,10 @@ def _load(path: Path, inputs: Sequence[Input]) -> Feeds:
     return loaded
 
 
+MAGIC = (b"PK", b"\x93NUMPY")
+"""The first bytes of a .npz and of a .npy file."""
+
+
 def read_arrays(path: Path) -> Feeds | Array:
     """Return the arrays of a `.npz` file by name, or that of a `.npy` file.
 
@@ -279,6 +283,9 @@ def read_arrays(path: Path) -> Feeds | Array:
     """
     # Numpy does not close a file that it has opened and cannot read, so the file is opened here.
     with parsing_foreign_file(path, "a .npz or .npy file", "G323"), path.open("rb") as raw:
+        if not raw.read(len(MAGIC[-1])).startswith(MAGIC):
+            raise ValueError("it starts as neither does")  # numpy would take it for a pickle, and advise that
+        raw.seek(0)
         loaded = np.load(raw, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return loaded

@@ -82,6 +82,18 @@ def test_each_space_has_its_own_scores_and_heads_go_as_a_whole(tmp_path: Path) -
         assert np.array_equal(out[project], rows.reshape(-1, rows.shape[-1]))
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("factor", [2.0**-1000, 2.0**1020])
+def test_the_scale_of_scores_does_not_count_in_a_budget(tmp_path: Path, factor: float) -> None:
+    scores, shapes = np.random.default_rng(2).random((4, 384)), []
+    (tmp_path / "r.grow").write_text('subclone ffn to total 500 by scores "own.npz"')
+    for scale in (1.0, factor):
+        np.savez(tmp_path / "own.npz", ffn=scores * scale)
+        weights = growc.plan(tmp_path / "r.grow", TINY).weights
+        shapes.append([(w.name, w.after) for w in weights])
+    assert shapes[0] == shapes[1]
+
+
 def test_reorder_and_match_take_scores_too(tmp_path: Path) -> None:
     model = save(tmp_path / "m.onnx", STREAM)
     scores = RANDOM.permutation(12).astype(np.float64)
@@ -154,6 +166,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> Non
     for statement in ("subclone ffn to 8", "subclone layers to 2"):
         found = refused(tmp_path, f'{statement} by scores "{name}"\n')
         assert found.code in ("G313", "G323")
+        assert "pickle" not in found.message
         assert found.span is not None
 
 
