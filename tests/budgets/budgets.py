@@ -23,6 +23,7 @@ import numpy as np
 import growc
 from growc.budgets.settle import settled
 from growc.errors.source import SourceText
+from growc.resolve.recipe_forms import reading_of
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
@@ -59,7 +60,7 @@ def on_zoo(name: str, folder: Path) -> dict[str, Any]:
     model = folder / f"{name}.torchscript.onnx"
     started = time.process_time()
     try:
-        resolved = settled([SourceText("-e", by_magnitude(AXES[name]))], {}, model)
+        resolved = settled(reading_of([SourceText("-e", by_magnitude(AXES[name]))]), {}, model)
     except growc.GrowError as error:
         return {"refused": str(error).splitlines()[0]}
     seconds = time.process_time() - started

@@ -8,6 +8,7 @@ import math
 from fractions import Fraction
 from pathlib import Path
 
+import budgets
 import numpy as np
 import onnx
 import pytest
@@ -282,3 +283,10 @@ def test_the_table_is_shown(capsys):
 
 def test_every_kind_of_budget_has_a_place():
     assert {choose.Shrinking, choose.Growing} == {shrinking_budget.Shrinking, growing.Growing}
+
+
+def test_the_record_of_budgets_is_made_by_what_it_measures(tmp_path: Path) -> None:
+    (tmp_path / "gpt2.torchscript.onnx").write_bytes(TINY.read_bytes())
+    measured = budgets.on_zoo("gpt2", tmp_path)
+    assert 0.98 <= measured["part"] <= 1
+    assert measured["plans"] <= 200
