@@ -33,6 +33,10 @@ class ShippedRecipe:
         """The name without its number."""
         return self.name.partition("-")[2]
 
+    def named(self, file: str) -> str:
+        """The text, with a command in its header that applies it from this file to any model."""
+        return re.sub(rf"growc apply \S+/{RECIPE} \S+", f"growc apply {file} MODEL", self.text, count=1)
+
     @property
     def citation(self) -> str:
         """The paper by its authors and its year if they are known: `Chen et al. 2016`."""

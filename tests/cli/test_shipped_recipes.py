@@ -22,7 +22,10 @@ def test_every_recipe_of_the_examples_is_listed_with_its_title_and_paper_in_eigh
 
 @pytest.mark.parametrize("name", ["14-lemon", "lemon"])
 def test_a_recipe_is_printed_by_its_name_with_its_number_or_without(growc, name):
-    assert growc("recipes", name).out == (ROOT / "examples/14-lemon/recipe.grow").read_text()
+    printed, path = growc("recipes", name).out.splitlines(), "examples/14-lemon/recipe.grow"
+    lines = (ROOT / path).read_text().splitlines()
+    assert lines[2] == f"#   growc apply {path} examples/models/tiny-gpt.onnx"
+    assert printed == [*lines[:2], "#   growc apply RECIPE MODEL", *lines[3:]]
 
 
 @pytest.mark.parametrize("command", [("init", "stream.onnx"), ("recipes", "lemon")])
@@ -53,6 +56,7 @@ def test_a_copy_has_the_files_that_the_recipe_reads_beside_it(growc, tmp_path):
     copied = growc("recipes", "subcloning", "-o", "half.grow")
     assert copied.status == 0
     assert "copied `calibration.npz`, which the recipe reads" in copied.out
+    assert "#   growc apply half.grow MODEL\n" in (tmp_path / "half.grow").read_text()
     assert growc("plan", "half.grow", ROOT / "examples/models/tiny-gpt.onnx").status == 0
     assert growc("recipes", "subcloning", "-o", "half.grow").status == 4
     assert growc("recipes", "subcloning", "-o", "half.grow", "--force").status == 0

@@ -68,9 +68,9 @@ def about(one: ShippedRecipe) -> dict[str, Json]:
 
 def _print(recipe: ShippedRecipe, as_json: bool) -> None:
     if as_json:
-        say_json(about(recipe) | {"text": recipe.text, "files": list(recipe.files)})
+        say_json(about(recipe) | {"text": recipe.named("RECIPE"), "files": list(recipe.files)})
     else:
-        say(recipe.text.removesuffix("\n").split("\n"), fitted=False)
+        say(recipe.named("RECIPE").removesuffix("\n").split("\n"), fitted=False)
 
 
 def _copy(recipe: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
@@ -88,7 +88,7 @@ def _copy(recipe: ShippedRecipe, out: Path, force: bool, as_json: bool) -> None:
         )
     for path, data in needed_files.items():
         write_file(path, data)
-    write_file(out, recipe.text.encode())
+    write_file(out, recipe.named(out.name).encode())
     if as_json:
         say_json({"written": [str(path) for path in (*needed_files, out)]})
         return
