@@ -8,6 +8,9 @@ WIDE := build/tiny-gpt.wide.onnx
 export OMP_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE # every process that a test starts would compile growc again
 
+# Runs tests, and writes down how many passed.
+SUITE := $(PYTHON) tests/full_suite.py
+
 .PHONY: site demo examples plans test check zoo starters coverage agreement budgets cov soak cluster hostile faults fuzz editor corpus libraries pages pythons oldest bench models fmt clean
 
 demo: .venv/run.stamp
@@ -66,7 +69,7 @@ cov: .venv/dev.stamp
 	$(BIN)/python -m pytest -q -n 2 -m "not soak" --cov --cov-report=term-missing:skip-covered
 
 soak: .venv/dev.stamp
-	$(BIN)/python -m pytest -q -n 2 -m soak
+	$(SUITE) soak --json docs/suites.json $(BIN)/python -q -n 2 -m soak
 
 cluster: .venv/dev.stamp
 	@mkdir -p build
@@ -96,7 +99,7 @@ libraries: build/libraries.stamp
 	$(BIN)/python benchmarks/libraries/page.py docs/libraries.json --pruned docs/pruning.json
 
 pages: build/pages.stamp
-	PYTHONPATH=build/pages $(BIN)/python -m pytest -q tests/pages -m ""
+	PYTHONPATH=build/pages $(SUITE) pages --json docs/suites.json $(BIN)/python -q tests/pages -m ""
 
 bench: build/peers.stamp
 	$(BIN)/python benchmarks/speed/run.py --peers build/peers/bin/python --json docs/performance.json
@@ -111,7 +114,7 @@ pythons:
 	for version in 3.12 3.13; do \
 	  python$$version -m venv --clear build/python$$version && \
 	  build/python$$version/bin/python -m pip install --quiet -c constraints.txt -e . $(TESTING) && \
-	  build/python$$version/bin/python -m pytest $(ALONE) || exit 1; \
+	  $(SUITE) "Python $$version" --json docs/suites.json build/python$$version/bin/python $(ALONE) || exit 1; \
 	done
 
 oldest:
@@ -120,7 +123,7 @@ oldest:
 	  | sed 's/>=/==/' > build/oldest.txt
 	build/oldest/bin/python -m pip install --quiet -r build/oldest.txt $(TESTING)
 	build/oldest/bin/python -m pip install --quiet --no-deps -e .
-	build/oldest/bin/python -m pytest $(ALONE)
+	$(SUITE) "oldest packages" --json docs/suites.json build/oldest/bin/python $(ALONE)
 
 build/peers.stamp: .venv/dev.stamp benchmarks/speed/requirements.txt
 	rm -rf build/peers
