@@ -20,31 +20,35 @@ SLOW = 2.0
 SHARE = 4.0
 """Seconds that the slow cases of one file may take each time; at least one of them runs."""
 
-LONGEST = 20.0
-"""Seconds from which on a case never runs each time, even as the only slow one of its file."""
+LONGEST = 10.0
+"""Seconds from which on a case runs each time only as the quickest slow one of its folder."""
 
 
 def left_out(known: Mapping[str, float]) -> set[str]:
-    """The slow cases that only `make soak` runs: the longest ones, and those of a file beyond its share.
+    """The slow cases that only `make soak` runs: those of a file beyond its share, and the longest ones.
 
     known: seconds by case.
     """
     leaving: set[str] = set()
     spent: dict[str, float] = defaultdict(float)
+    folders: set[str] = set()
     for case in sorted(known, key=lambda case: (known[case], case)):
         file = case.partition("::")[0]
-        if known[case] >= LONGEST or (file in spent and spent[file] + known[case] > SHARE):
+        folder = file.rpartition("/")[0]
+        too_long = known[case] >= LONGEST and folder in folders
+        if too_long or (file in spent and spent[file] + known[case] > SHARE):
             leaving.add(case)
         spent[file] += known[case]
+        folders.add(folder)
     return leaving
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Mark those cases `soak`."""
+    """Mark those cases `soak`, except where a test is marked `smoke`."""
     known = json.loads(FILE.read_text(encoding="utf-8"))
     leaving = left_out(known)
     for item in items:
-        if item.nodeid in leaving:
+        if item.nodeid in leaving and item.get_closest_marker("smoke") is None:
             item.add_marker(pytest.mark.soak)
 
 

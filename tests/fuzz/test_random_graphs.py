@@ -12,10 +12,10 @@ from seeds import judge_all, smallest
 from verdicts import BAD, case
 
 HERE, LATER = range(200), range(10_000)
-CHUNKS = [HERE[k : k + 50] for k in range(0, len(HERE), 50)]
+CHUNKS = [HERE[k : k + 20] for k in range(0, len(HERE), 20)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seeds", CHUNKS, ids=str)
 def test_what_is_claimed_of_random_graphs_is_true(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:

@@ -49,7 +49,7 @@ def said(output: Any) -> str:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[] if path.stem == QUICK else pytest.mark.soak)
+        pytest.param(path, id=path.stem, marks=pytest.mark.smoke if path.stem == QUICK else pytest.mark.soak)
         for path in NOTEBOOKS
     ],
 )
