@@ -14,6 +14,7 @@ import pytest
 from graphs import ROOT, one_key_head
 
 from growc import api
+from growc.dialects.onnx.shapes import sample_points
 from growc.errors.diagnostic import GrowError
 from growc.passes import AFTER_EDIT, analysis, run
 from growc.passes.lowering.edit_model import asked_again
@@ -134,3 +135,21 @@ def test_an_analysis_that_was_asked_before_gives_the_plan_of_a_new_one(first, mo
     extra = api.recipe(f"{first}\n{more}").statements[len(asked.statements) :]
     again = run(AFTER_EDIT, asked_again(asked, (*asked.statements, *extra), asked.inside, asked.kept))
     assert to_json(again.plan) == to_json(both.plan)
+
+
+def test_an_edited_model_is_simulated_at_the_sizes_of_the_one_before(monkeypatch):
+    points: list[object] = []
+    simulate = sample_points.simulate
+
+    def noted(
+        graph: object, simulator: object, inputs: dict[object, object], *others: object, **more: object
+    ):
+        points.append([*inputs.values()])
+        return simulate(graph, simulator, inputs, *others, **more)
+
+    monkeypatch.setattr(sample_points, "simulate", noted)
+    api.plan("widen ffn to 2 * ffn with cyclic copy", MODELS / "tiny-gpt.onnx")
+    tried = len(points)
+    api.plan(DEEPER, MODELS / "tiny-gpt.onnx")
+    assert len(points) == 2 * tried + 1
+    assert points[-1] == points[tried]

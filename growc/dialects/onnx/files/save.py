@@ -6,7 +6,6 @@ Needs: an onnx-ir model, whose tensors may be computed on demand. Gives: the fil
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import onnx
 import onnx_ir as ir
+import xxhash
 
 from growc.dialects.onnx.files.checker import check_model
 from growc.dialects.onnx.files.load import write_inline
@@ -35,7 +35,7 @@ ALIGNMENT = 4096
 def save(
     model: ir.Model, folder: Path, name: str, external: bool, progress: Callable[[str, int], None]
 ) -> list[Path]:
-    """Write `name` into `folder`; external data go to `STEM-<12 hex of its SHA-256>.data` beside it.
+    """Write `name` into `folder`; external data go to `STEM-<12 hex of its XXH3>.data` beside it.
 
     Returns the files in the order in which they are to appear; the `.onnx` is the last. `progress(name,
     bytes)` is called after each block of a tensor, with its size in bytes. Raises GrowError (G310) if no
@@ -89,36 +89,38 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 class Digested:
-    """A file that is written, and digested a few blocks later (growc.plans.background_writes).
+    """A file that is digested and written a few blocks later (growc.plans.background_writes).
 
     size: the bytes given so far. readable: of these, the bytes that the file has.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.digest, self.size, self.readable = path, hashlib.sha256(), 0, 0
-        self.written, self.digested, self.settled = BackgroundWrites(), BackgroundWrites(), ToDisk()
+        self.path, self.digest, self.size, self.readable = path, xxhash.xxh3_128(), 0, 0
+        self.written, self.settled = BackgroundWrites(), ToDisk()
 
     def __enter__(self) -> Self:
         self.file = self.path.open("wb", buffering=0)
         return self
 
     def __exit__(self, *error: object) -> None:
-        with self.file, self.settled, self.written, self.digested:
+        with self.file, self.settled, self.written:
             pass
 
     def write(self, content: bytes | memoryview) -> None:
         """Write bytes, which must not change any more."""
-        self.digested.ask(partial(self.digest.update, content))
-        self._later(memoryview(content))
+        view = memoryview(content)
+        self.size += view.nbytes
+        self.written.ask(partial(self._digest_and_put, view))
 
     def fill(self, size: int) -> None:
         """Write zeros up to a position, if the file is shorter. The digest leaves them out."""
         if size > self.size:
-            self._later(memoryview(bytes(size - self.size)))
+            self.written.ask(partial(self._put, memoryview(bytes(size - self.size))))
+            self.size = size
 
-    def _later(self, content: memoryview) -> None:
-        self.size += content.nbytes
-        self.written.ask(partial(self._put, content))
+    def _digest_and_put(self, content: memoryview) -> None:
+        self.digest.update(content)
+        self._put(content)
 
     def _put(self, content: memoryview) -> None:
         size = content.nbytes

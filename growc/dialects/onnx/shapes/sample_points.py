@@ -20,7 +20,7 @@ from growc.dialects.onnx.shapes.conflated_sizes import merges_sizes, merging_nod
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
 from growc.dialects.onnx.shapes.simulate import simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
-from growc.dialects.onnx.shapes.simulator import ContradictionError, Simulator
+from growc.dialects.onnx.shapes.simulator import ContradictionError, SettledPoints, Simulator
 from growc.ir.graph import Graph, Node, Value, makers
 from growc.ir.walk import walk
 
@@ -116,8 +116,8 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
     same rules are tried for all symbols. Last: an image has one height and width. The assumption that gets
     furthest is kept.
 
-    If points near each other come to one size, points further apart are taken if these show more. Raises
-    ContradictionError if no assumption helps.
+    If points near each other come to one size, points further apart are taken if these show more. An edited
+    model keeps the points of the model before the edit. Raises ContradictionError if no assumption helps.
     """
     dims = symbols_of(graph) | counted(graph)
     names = _names(dims, of_counts=False) + _names(dims, of_counts=True)
@@ -146,9 +146,20 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
                 continue
             other = attempt(apart, assigned)
             if isinstance(other, Simulation) and _varying(other) > _varying(simulation):
-                return SettledSizes(_given(dims, apart, assigned)[0], other, merging_nodes(graph, other))
+                return settled(apart, assigned, other, merging_nodes(graph, other))
+        return settled(samples, assigned, simulation, several)
+
+    def settled(
+        samples: tuple[Size, ...], assigned: Assignment, simulation: Simulation, several: list[Node]
+    ) -> SettledSizes:
+        simulator.settled = SettledPoints(samples, assigned)
         return SettledSizes(_given(dims, samples, assigned)[0], simulation, several)
 
+    if simulator.settled is not None:
+        samples, assumed = simulator.settled
+        known = {name: rule for name, rule in assumed.items() if _named({name: rule}) <= set(names)}
+        if isinstance(again := attempt(samples, known), Simulation):
+            return settled(samples, known, again, merging_nodes(graph, again))
     for samples in SAMPLES:
         if isinstance(unassumed := attempt(samples, {}), Simulation):
             return telling(samples, {}, unassumed)
@@ -176,6 +187,12 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
             return telling(samples, assigned, result)
     assert first is not None
     raise first
+
+
+def _named(assumed: Mapping[str, Size | str | tuple[str, str]]) -> set[str]:
+    """Return all symbols that assumptions are about."""
+    parts = (part for rule in assumed.values() for part in ((rule,) if isinstance(rule, str) else rule))
+    return {*assumed, *(part for part in parts if isinstance(part, str))}
 
 
 def _varying(simulation: Simulation) -> int:

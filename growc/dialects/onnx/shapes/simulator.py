@@ -67,6 +67,13 @@ class PartialType(NamedTuple):
         return None if None in sizes else tuple(d for d in sizes if d is not None)
 
 
+class SettledPoints(NamedTuple):
+    """Sample points, and the assumptions about symbols there (growc.dialects.onnx.shapes.sample_points)."""
+
+    samples: tuple[Size, ...]
+    assigned: Mapping[str, Size | str | tuple[str, str]]
+
+
 PartialTypes = tuple[PartialType | None, ...]
 
 
@@ -92,10 +99,13 @@ class Simulator:
         self.distinct: dict[bytes, NodeClass] = {}
         self.runners: dict[NodeClass, Any] = {}
         self.schemas: dict[str, Any] = {}
+        self.settled: SettledPoints | None = None
+        """The sample points at which the model was last simulated without a contradiction."""
 
     def on(self, model: ir.Model) -> Self:
         """Return the same for a model with other nodes, with the cached results of equal ones."""
         simulator = type(self)(model)
+        simulator.settled = self.settled
         if simulator.opsets == self.opsets:
             simulator.distinct, simulator.runners, simulator.schemas = (
                 self.distinct,
