@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from argparse import Namespace
@@ -47,6 +46,8 @@ def _launched(workers: int, arguments: Sequence[str]) -> int:
     """Run the command in so many processes of this machine by torchrun; return the exit status of the first
     failure.
     """
+    import logging
+
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import get_args_parser, run
