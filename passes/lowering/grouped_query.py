@@ -107,9 +107,6 @@ def settle(
     return SettledHeads(group // new_group, kv_heads, new_group)
 
 
-SPLIT_AS_THEY_ARE = "groups that split copy their key and value heads as they are"
-
-
 @dataclass
 class Pairs:
     """Statements on grouped heads, postponed until the last statement before `by mean`, or of the recipe, is
@@ -207,7 +204,8 @@ class Pairs:
             if keys * goal.split == goal.keys:
                 options = [a.stage.options for a in postponed if a.stage.axis == "kv_heads"]
                 idle = [words for one in options for words in (*one.on_makers, *one.on_readers)]
-                self.notes += [f"`{words}` changes nothing: {SPLIT_AS_THEY_ARE}" for words in idle]
+                why = "groups that split copy their key and value heads as they are"
+                self.notes += [f"`{words}` changes nothing: {why}" for words in idle]
         order = np.tile(np.arange(group), (keys, 1))
         for name, space, last in (("kv_heads", pair.keys, goal.keys), ("heads", pair.group, goal.group)):
             asks = [a for a in postponed if a.stage.axis == name]
