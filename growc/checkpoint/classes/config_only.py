@@ -49,12 +49,23 @@ class ConfigOnly(ClassWeights):
 
     def entry(self, name: str) -> HeaderEntry:
         """The entry that a file would have, in the element type that the config names."""
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = self._entry(name)
+        return entry
+
+    def _entry(self, name: str) -> HeaderEntry:
         import torch
 
         tensor = self.tensors[name]
         named = self.config.get("dtype") or self.config.get("torch_dtype")
         kind = getattr(torch, str(named), tensor.dtype) if tensor.is_floating_point() else tensor.dtype
         return entry_of(name, torch.empty(tensor.shape, dtype=kind, device="meta"))
+
+    @cached_property
+    def _entries(self) -> dict[str, HeaderEntry]:
+        """Those that were asked for."""
+        return {}
 
     def has(self, name: str) -> bool:
         """Whether a tensor is a whole number, which no training changes."""

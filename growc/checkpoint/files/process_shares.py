@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -43,30 +44,32 @@ def shared_out(parts: Sequence[TensorGroup], size: int) -> list[list[ProcessShar
     """
     total = sum(entry.nbytes for part in parts for entry in part.entries)
     shares: list[list[ProcessShare]] = [[] for _ in range(size)]
+    ends = [-(-total * k // size) for k in range(1, size)]
     position = 0
     for part in parts:
-        ends = [-(-total * k // size) - position for k in range(1, size)]
-        for rank, rows in _cut(part, ends):
+        for rank, rows in _cut(part, position, ends):
             shares[rank].append(ProcessShare(part, rows))
         position += sum(entry.nbytes for entry in part.entries)
     return shares
 
 
-def _cut(part: TensorGroup, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range]]]:
+def _cut(part: TensorGroup, start: int, ends: Sequence[int]) -> Iterator[tuple[int, dict[str, range]]]:
     """The rows of a part that each process makes.
 
-    ends: for each process but the last, the end of its share in bytes behind the part's start.
+    start: of the part, in bytes. ends: for each process but the last, the end of its share in bytes.
     """
+    rank = bisect_right(ends, start)
     if part.whole or len(part.entries) != 1:
-        yield sum(end <= 0 for end in ends), {entry.name: range(entry.rows) for entry in part.entries}
+        yield rank, {entry.name: range(entry.rows) for entry in part.entries}
         return
     [entry] = part.entries
     row, first = max(1, entry.row_bytes), 0
-    for rank, end in enumerate([*ends, entry.nbytes]):
-        last = entry.rows if rank == len(ends) else max(0, min(entry.rows, -(-end // row)))
+    while first < entry.rows:
+        last = entry.rows if rank == len(ends) else min(entry.rows, -(-(ends[rank] - start) // row))
         if first < last:
             yield rank, {entry.name: range(first, last)}
             first = last
+        rank += 1
 
 
 @dataclass

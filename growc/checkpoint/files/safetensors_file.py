@@ -6,6 +6,7 @@ The safetensors library checks a file. Each tensor is mapped separately, so that
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -62,7 +63,7 @@ class HeaderEntry:
     @property
     def elements(self) -> int:
         """The number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
