@@ -64,7 +64,7 @@ class ConfigOnly(ClassWeights):
 
     @cached_property
     def _entries(self) -> dict[str, HeaderEntry]:
-        """Those that were asked for."""
+        """Entries that were asked for, by name."""
         return {}
 
     def has(self, name: str) -> bool:
