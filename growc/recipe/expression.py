@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import UnionType
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import NOWHERE, Span
@@ -200,10 +200,13 @@ def replaced(node: AnyNode, kinds: type | UnionType, change: Callable[..., objec
     if isinstance(node, kinds):
         result = change(node)
     elif isinstance(node, tuple):
-        result = tuple(replaced(part, kinds, change) for part in node)
+        parts = tuple(replaced(part, kinds, change) for part in node)
+        result = parts if any(new is not old for new, old in zip(parts, node, strict=True)) else node
     elif isinstance(node, SyntaxNode):
-        inner = [name for name, part in vars(node).items() if isinstance(part, tuple | SyntaxNode)]
-        result = replace(node, **{name: replaced(vars(node)[name], kinds, change) for name in inner})
+        inner = {name: part for name, part in vars(node).items() if isinstance(part, tuple | SyntaxNode)}
+        changed: dict[str, Any] = {name: replaced(part, kinds, change) for name, part in inner.items()}
+        if any(changed[name] is not part for name, part in inner.items()):
+            result = replace(node, **changed)
     return cast(AnyNode, result)
 
 

@@ -85,9 +85,10 @@ ADDITIONS: tuple[Addition, ...] = (
 def newer(statement: rc.Statement, version: str) -> Iterator[Diagnostic]:
     """Yield an error (G209) for each part of a statement that is newer than the version of its recipe."""
     known = VERSIONS[: VERSIONS.index(version) + 1]
-    for part in parts_of(statement):
-        for addition in ADDITIONS:
-            if addition.version not in known and isinstance(part, SyntaxNode) and addition.used(part):
+    additions = [addition for addition in ADDITIONS if addition.version not in known]
+    for part in parts_of(statement) if additions else ():
+        for addition in additions:
+            if isinstance(part, SyntaxNode) and addition.used(part):
                 message = f"`{addition.name}` came with language {addition.version}"
                 label = f"this recipe says `language {version}`"
                 remedy = f"write `language {addition.version}`"
