@@ -46,6 +46,13 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def root_cause(error: BaseException) -> BaseException:
+    """The error that led to an error, and to all errors between them. Libraries wrap it in advice."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
 @contextlib.contextmanager
 def parsing_foreign_file(path: Path, kind: str, code: str = "G310") -> Iterator[None]:
     """In this context, every exception of a parser of a foreign file becomes a GrowError about the file.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from types import UnionType
-from typing import Any, Literal, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.source import NOWHERE, Span
@@ -203,9 +203,9 @@ def replaced(node: AnyNode, kinds: type | UnionType, change: Callable[..., objec
         parts = tuple(replaced(part, kinds, change) for part in node)
         result = parts if any(new is not old for new, old in zip(parts, node, strict=True)) else node
     elif isinstance(node, SyntaxNode):
-        inner = {name: part for name, part in vars(node).items() if isinstance(part, tuple | SyntaxNode)}
-        changed: dict[str, Any] = {name: replaced(part, kinds, change) for name, part in inner.items()}
-        if any(changed[name] is not part for name, part in inner.items()):
+        inner = [name for name, part in vars(node).items() if isinstance(part, tuple | SyntaxNode)]
+        changed = {name: replaced(vars(node)[name], kinds, change) for name in inner}
+        if any(part is not vars(node)[name] for name, part in changed.items()):
             result = replace(node, **changed)
     return cast(AnyNode, result)
 

@@ -46,6 +46,7 @@ WIDER_BYTES = 1 << 30
 """The most bytes of weights for which a float64 copy is made."""
 
 MOVED = "model with weights moved by their last place"
+COPY = "float64 copy"
 
 
 @dataclass
@@ -175,9 +176,9 @@ def ways(
         single = types is SAME and ir.DataType.FLOAT in float_types(source)
         if single and copy_bytes(source, WIDER) <= WIDER_BYTES:
             try:
-                others.append(Rerun("float64 copy", path, optimised=False, graph=widened(source)))
+                others.append(Rerun(COPY, path, optimised=False, graph=widened(source)))
             except (GrowError, OSError) as error:
-                rounding.note("float64 copy", error)
+                rounding.note(COPY, error)
         yield tuple(others)
 
 

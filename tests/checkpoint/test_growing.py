@@ -78,6 +78,15 @@ def test_what_the_class_loads_computes_the_same(save, apply, tmp_path, class_nam
     assert difference(path, tmp_path / "out") < 2e-4
 
 
+def test_a_class_that_torch_cannot_run_in_double_precision_is_compared(save, apply):
+    """torch multiplies grouped experts in float32 and narrower types alone."""
+    path = save("MixtralForCausalLM", tiny_config("Mixtral", num_hidden_layers=1))
+    status, said = apply(path, "widen experts to 6 with cyclic copy top 4", "expect exact")
+    assert status == 0, said
+    assert "Measured: " in said
+    assert "own rounding not measured on the float64 copy: Expected mat_a to be Float32" in said
+
+
 def test_heads_without_groups_become_means_that_the_class_shares(save, apply, tmp_path):
     path = save("LlamaForCausalLM", tiny_config("Llama", num_key_value_heads=4))
     status, said = apply(path, "subclone kv_heads to 2 by mean")

@@ -21,6 +21,7 @@ from growc.dialects.torch.operators.arrays import to_numpy, to_torch
 from growc.dialects.transformers.classes import build
 from growc.dialects.transformers.named_class import are_results_alone, name_results_alone
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
+from growc.errors.regular_files import first_line, root_cause
 from growc.formats.onnx_file import OnnxFile
 from growc.modules.compare import IN_SINGLE
 from growc.passes.finish.interface import Ports
@@ -28,7 +29,7 @@ from growc.plans.unitmaps import NumberMap
 from growc.system.ranks import ALONE, Ranks
 from growc.system.workshop import scratch_folder
 from growc.verification.feeds import named_arrays
-from growc.verification.rounding import NARROW_SLACK, SLACK, Rounding
+from growc.verification.rounding import COPY, MOVED, NARROW_SLACK, SLACK, Rounding
 from growc.verification.verify import Comparison, Verification
 
 ForwardArguments = Mapping[str, Any]
@@ -101,8 +102,7 @@ class CompareCases:
             cases = cases[:1]  # large models run most cases in single precision only
         if not (mine := cases[rank::size]):
             return None
-        moved: Callable[[], Loaded] = partial(load, self.source, torch.float32, moves=True)
-        others = [moved] if self.single else _others(self.source, before, self.narrow)
+        others = _others(self.source, before, self.narrow, self.single)
         return _measured(self.ports, before, after, others, mine, self.narrow)
 
     def cases(self, before: Loaded) -> list[ForwardArguments]:
@@ -120,17 +120,20 @@ def _joined(comparisons: Sequence[Comparison | None]) -> Comparison:
     return first
 
 
-def _others(source: Path, own: Loaded, narrow: bool) -> list[Callable[[], Loaded]]:
-    """The source run in other ways: with its weights moved by their last place, and in wider numbers."""
-    wide = [] if narrow or not own.whole else [partial(load, source, torch.float64)]
-    return [partial(load, source, moves=True), *wide]
+def _others(source: Path, own: Loaded, narrow: bool, single: bool) -> Mapping[str, Callable[[], Loaded]]:
+    """The source run in other ways, by their names: with its weights moved by their last place, and in wider
+    numbers.
+    """
+    moved = {MOVED: partial(load, source, torch.float32 if single else None, moves=True)}
+    wider = {COPY: partial(load, source, torch.float64)}
+    return moved if narrow or single or not own.whole else {**moved, **wider}
 
 
 def _measured(
     ports: Ports,
     before: Loaded,
     after: Loaded,
-    others: Sequence[Callable[[], Loaded]],
+    others: Mapping[str, Callable[[], Loaded]],
     cases: Sequence[ForwardArguments],
     narrow: bool,
 ) -> Comparison:
@@ -143,8 +146,8 @@ def _measured(
     for case, outputs in zip(cases, expected, strict=True):
         grown = after.run({name: _moved(value, maps.get(name, ())) for name, value in case.items()})
         comparison.add(outputs, grown)
-    for other in others:
-        _add_rounding(rounding, other(), cases, expected)
+    for label, other in others.items():
+        _add_rounding(rounding, label, other(), cases, expected)
     return comparison
 
 
@@ -197,14 +200,14 @@ def _moved(value: Any, maps: Sequence[Any]) -> Any:
 
 
 def _add_rounding(
-    rounding: Rounding, other: Loaded, cases: Sequence[ForwardArguments], expected: Sequence[Any]
+    rounding: Rounding, label: str, other: Loaded, cases: Sequence[ForwardArguments], expected: Sequence[Any]
 ) -> None:
     """Add to the rounding how the source, run in another way, differs from itself."""
     for case, outputs in zip(cases, expected, strict=True):
         try:
             repeated = other.run(case)
-        except RuntimeError as error:
-            rounding.notes.append(f"own rounding not measured: {str(error).splitlines()[0]}")
+        except GrowError as error:
+            rounding.note(label, error)
             break
         rounding.add(outputs, {name: array.astype(outputs[name].dtype) for name, array in repeated.items()})
 
@@ -222,8 +225,8 @@ def _exported(
         verification = OnnxFile().verify(ports, files[0], files[1], None, lambda *_: None)
         return {"beside": {WAY: verification}}
     error = attempt.error  # an exporter raises whatever a model leads it to
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    reason = error.diagnostics[0].message if isinstance(error, GrowError) else reason
+    assert error is not None
+    reason = error.diagnostics[0].message if isinstance(error, GrowError) else first_line(root_cause(error))
     return {"notes": (*notes, f"not compared as ONNX files: {reason}")}
 
 

@@ -22,7 +22,7 @@ from growc.dialects.onnx.files.references import INLINE_LIMIT
 from growc.dialects.onnx.files.repeats import repeats
 from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import first_line
+from growc.errors.regular_files import first_line, root_cause
 from growc.plans.background_writes import BackgroundWrites, ToDisk
 from growc.plans.lazy_rows import Rows, content, end_to_end, stored
 
@@ -75,10 +75,7 @@ def _written(model: ir.Model) -> onnx.ModelProto:
     try:
         return ir.to_proto(model)
     except ir.serde.SerdeError as error:
-        reason: BaseException = error
-        while reason.__cause__ is not None:
-            reason = reason.__cause__
-        message = f"the model cannot be written as an ONNX model: {first_line(reason)}"
+        message = f"the model cannot be written as an ONNX model: {first_line(root_cause(error))}"
         raise GrowError(Diagnostic("G310", message)) from error
 
 
