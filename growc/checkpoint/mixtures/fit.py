@@ -3,16 +3,18 @@ tensors.
 
 Needs: the analysed dense source, its networks, and the class of the result. Gives: `Fitted`.
 
-The config begins with the fields of the source's config that the class has too, and the class's own defaults.
-Fields that change the sizes of experts are set until the sizes are as planned. Then the field for the number
-of chosen experts is set. If the class still computes something else, fields that the source does not have are
-tried: switches, and numbers other than one. Raises GrowError (G318) for what the class cannot hold.
+The config begins with the fields of the source's config that the class has too, or asks for while it is
+built, and the class's own defaults. Fields that change the sizes of experts are set until the sizes are as
+planned. Then the field for the number of chosen experts is set. If the class still computes something else,
+fields that the source does not have are tried: switches, and numbers other than one. Raises GrowError (G318)
+for what the class cannot hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,7 @@ from growc.checkpoint.mixtures.same_graph import Matching
 from growc.dialects.transformers.classes import build
 from growc.dialects.transformers.config.fields import FieldPath, Values, changed, complete, settings, value_at
 from growc.dialects.transformers.config.shapes import shapes_of
+from growc.dialects.transformers.missing_fields import asking
 from growc.errors.diagnostic import Attempt, Diagnostic, GrowError
 from growc.ir.walk import walk
 from growc.passes import ANALYSIS, run
@@ -94,16 +97,27 @@ class Fit:
         raise GrowError(Diagnostic("G318", message, notes=(reason,)))
 
     def config(self, values: Values) -> dict[str, object]:
-        """The fields of the source's config that the class has, with other values of some."""
-        fields, source_config = self.kind.config_class, self.model.class_weights.config
+        """The first config with other values of some fields."""
+        return changed(self.first_config, values)
+
+    @cached_property
+    def first_config(self) -> Mapping[str, object]:
+        """The fields of the source's config that the class has, or asks for while it is built."""
+        fields = self.kind.config_class
         assert fields is not None, "a class without one is refused where it is named"
-        class_fields = fields().to_dict()
-        shared = {
-            name: value for name, value in source_config.items() if name in class_fields and name not in OWN
-        }
-        identity = {"architectures": [self.kind.__name__], "model_type": fields.model_type}
+        config = self.shared(fields().to_dict(), fields.model_type)
+        with Attempt(), asking() as missing:
+            asked = missing.paths(build(config))
+            return config | self.shared({str(path[0]) for path in asked if len(path) == 1}, fields.model_type)
+        return config
+
+    def shared(self, names: Container[str], model_type: str) -> dict[str, object]:
+        """A config of the class with the fields of the source's config that have some names."""
+        source_config = self.model.class_weights.config
+        shared = {name: value for name, value in source_config.items() if name in names and name not in OWN}
+        identity = {"architectures": [self.kind.__name__], "model_type": model_type}
         dtype = {name: source_config[name] for name in ("dtype", "torch_dtype") if name in source_config}
-        return changed(identity | shared | dtype, values)
+        return identity | shared | dtype
 
     def analysed(self, values: Values) -> Analysis:
         """The analysed class with a config. Raises OtherwiseError if the class does not accept it."""
