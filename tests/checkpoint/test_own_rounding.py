@@ -6,6 +6,7 @@ import pytest
 from checkpoints import tiny_config
 
 import growc
+from growc.errors.diagnostic import GrowError
 
 
 @pytest.mark.soak
@@ -16,8 +17,9 @@ def test_a_class_that_computes_nothing_in_float64_keeps_its_own_rounding(save, t
     from growc.checkpoint.check import run as running
 
     path = save("MixtralForCausalLM", tiny_config("Mixtral", initializer_range=0.3))
-    with pytest.raises(RuntimeError, match="Double"):
+    with pytest.raises(GrowError) as refused:
         running.load(path, torch.float64).run({"input_ids": torch.arange(8).view(1, 8)})
+    assert "got Double" in refused.value.diagnostics[0].notes[0]
     recipe = f"widen hidden to 64 with {fill} copy\nexpect exact"
     found = growc.apply(recipe, path, tmp_path / "grown").verification
     assert found is not None
