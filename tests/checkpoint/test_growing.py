@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from checkpoints import tiny_config
 from safetensors.numpy import load_file, save_file
 
 from growc.checkpoint.check import compare as comparing
+from growc.checkpoint.check.run import Loaded
 from growc.cli.main import main
 
 DOUBLED = (
@@ -85,6 +87,21 @@ def test_a_class_that_torch_cannot_run_in_double_precision_is_compared(save, app
     assert status == 0, said
     assert "Measured: " in said
     assert "own rounding not measured on the float64 copy: Expected mat_a to be Float32" in said
+
+
+def test_a_class_that_refuses_a_single_row_is_compared_on_batches_alone(save):
+    path = save("GPT2LMHeadModel", tiny_config("GPT2"))
+    module = loaded(path)
+
+    def refuse(_, args, named):
+        if len(named["input_ids"]) < 2:
+            raise RuntimeError("at least two rows")
+
+    alone = SimpleNamespace(input_maps=dict, narrower=False)
+    cases = comparing._drawn(Loaded(module), path, path, alone)
+    module.register_forward_pre_hook(refuse, with_kwargs=True)
+    fewer = comparing._drawn(Loaded(module), path, path, alone)
+    assert [len(case["input_ids"]) > 1 for case in cases] == [True] * len(fewer) + [False]
 
 
 def test_heads_without_groups_become_means_that_the_class_shares(save, apply, tmp_path):

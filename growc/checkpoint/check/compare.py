@@ -165,7 +165,7 @@ def _drawn(before: Loaded, source: Path, result: Path, ports: Ports) -> list[For
     row = {n: v[:1] if isinstance(v, torch.Tensor) and v.ndim else v for n, v in cases[0].items()}
     try:
         before.run(row)
-    except (RuntimeError, ValueError, IndexError):
+    except (GrowError, ValueError, IndexError):
         return cases
     return [*cases, row]
 
