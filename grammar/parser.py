@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token, UnexpectedToken
+from lark import Lark, Token, Tree, UnexpectedToken
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from growc.errors.diagnostic import Diagnostic
@@ -33,6 +33,9 @@ MAX_OPERATORS = 100
 
 MAX_IN_LINE = 20
 """The most mistakes reported in one line, which is parsed again after each."""
+
+MAX_KNOWN = 2_000
+"""The most lines whose trees are kept."""
 
 END = "$END"
 
@@ -115,6 +118,10 @@ def parse_tokens(source: SourceText, tokens: Sequence[Token], start: str) -> tup
     """The statement, header or expression in the tokens, or None if there is none; and the mistakes."""
     if malformed_tokens := list(_malformed(source, tokens)):
         return None, malformed_tokens
+    place = tokens[0].start_pos or 0 if tokens else 0
+    known = _tree(tuple((t.type, str(t), *_from(place, t)) for t in tokens), start)
+    if known is not None:
+        return build(known, source, place), []
     diagnostics: list[Diagnostic] = []
     last = tokens[-1].end_pos if tokens else len(source.text)
     mended = [*tokens, Token(END, "", start_pos=last, end_pos=last)]
@@ -129,6 +136,24 @@ def parse_tokens(source: SourceText, tokens: Sequence[Token], start: str) -> tup
         mistake = Mistake(source, token, frozenset(parser.accepts()), keywords(), mended[:accepted])
         diagnostics.append(mistake.diagnostic())
         repaired, mended[accepted : accepted + 1] = token, mistake.repair() or [token]
+
+
+@lru_cache(MAX_KNOWN)
+def _tree(tokens: tuple[tuple[str, str, int, int], ...], start: str) -> Tree[Token] | None:
+    """The tree of a line without mistakes, kept for the next reading: an edit leaves most lines as they are.
+
+    tokens: the type, text, start and end of each, from the start of the line.
+    """
+    line = [Token(kind, text, start_pos=begin, end_pos=end) for kind, text, begin, end in tokens]
+    tree: Tree[Token] | None = _fed([*line, Token(END, "")], start)[2]
+    return tree
+
+
+def _from(place: int, token: Token) -> tuple[int, int]:
+    """The start and the end of a token, counted from a place in the text."""
+    assert token.start_pos is not None
+    assert token.end_pos is not None
+    return token.start_pos - place, token.end_pos - place
 
 
 def expected_behind(tokens: Sequence[Token]) -> frozenset[str]:

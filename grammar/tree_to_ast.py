@@ -53,20 +53,23 @@ def _name(parts: Iterable[object]) -> str:
     return " ".join(part for part in parts if isinstance(part, Token))
 
 
-def build(tree: Tree[Any], source: SourceText) -> Any:
-    """The statement, header or expression for the tree of a line or an expression."""
-    return _Builder(source).transform(tree)
+def build(tree: Tree[Any], source: SourceText, place: int = 0) -> Any:
+    """The statement, header or expression for the tree of a line or an expression.
+
+    place: the offset in the text from which the tree counts.
+    """
+    return _Builder(source, place).transform(tree)
 
 
 @v_args(inline=True, meta=True)
 class _Builder(Transformer_NonRecursive[Token, Any]):
-    def __init__(self, source: SourceText) -> None:
+    def __init__(self, source: SourceText, place: int) -> None:
         super().__init__()
-        self.source = source
+        self.source, self.place = source, place
 
     def at(self, meta: Meta) -> Span:
         """The span of a rule; only this method knows lark's names for positions."""
-        return Span(self.source, meta.start_pos, meta.end_pos)
+        return Span(self.source, self.place + meta.start_pos, self.place + meta.end_pos)
 
     def __default__(self, data: str, children: Sequence[object], meta: Meta) -> object:
         """The node for a rule's name. The children are its fields in order; None stands for the default."""
