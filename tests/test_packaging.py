@@ -167,7 +167,7 @@ def test_an_installed_growc_lists_and_copies_its_recipes(wheel: Path, tmp_path: 
     code = "import growc, growc.cli.main as m, sys; print(growc.__file__); sys.exit(m.main(sys.argv[1:]))"
 
     def run(*arguments: str) -> str:
-        command = [str(home / "bin/python"), "-c", code, *arguments]
+        command = [str(home / "bin/python"), "-E", "-c", code, *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(str(packages))
