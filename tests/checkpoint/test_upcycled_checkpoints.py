@@ -125,11 +125,8 @@ def test_a_llama_becomes_a_mixtral_that_computes_the_same_and_trains(tmp_path: P
     ("dense_class", "mixture_class", "more"),
     [
         ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM", {"head_dim": 8}),
-        (
-            "Qwen3ForCausalLM",
-            "Qwen3MoeForCausalLM",
-            {"head_dim": 16},
-        ),  # the mixture's config has no such field
+        # The mixture's config has no `head_dim`, and its class asks for it.
+        ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM", {"head_dim": 16}),
         ("GraniteForCausalLM", "GraniteMoeForCausalLM", {}),
     ],
 )

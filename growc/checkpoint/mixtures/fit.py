@@ -12,7 +12,7 @@ for what the class cannot hold.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -105,19 +105,13 @@ class Fit:
         """The fields of the source's config that the class has, or asks for while it is built."""
         fields = self.kind.config_class
         assert fields is not None, "a class without one is refused where it is named"
-        config = self.shared(fields().to_dict(), fields.model_type)
+        identity = {"architectures": [self.kind.__name__], "model_type": fields.model_type}
+        given = {n: value for n, value in self.model.class_weights.config.items() if n not in OWN}
+        names = {*fields().to_dict(), "dtype", "torch_dtype"}
         with Attempt(), asking() as missing:
-            asked = missing.paths(build(config))
-            return config | self.shared({str(path[0]) for path in asked if len(path) == 1}, fields.model_type)
-        return config
-
-    def shared(self, names: Container[str], model_type: str) -> dict[str, object]:
-        """A config of the class with the fields of the source's config that have some names."""
-        source_config = self.model.class_weights.config
-        shared = {name: value for name, value in source_config.items() if name in names and name not in OWN}
-        identity = {"architectures": [self.kind.__name__], "model_type": model_type}
-        dtype = {name: source_config[name] for name in ("dtype", "torch_dtype") if name in source_config}
-        return identity | shared | dtype
+            module = build(identity | {n: value for n, value in given.items() if n in names})
+            names |= {str(path[0]) for path in missing.paths(module) if len(path) == 1}
+        return identity | {n: value for n, value in given.items() if n in names}
 
     def analysed(self, values: Values) -> Analysis:
         """The analysed class with a config. Raises OtherwiseError if the class does not accept it."""
