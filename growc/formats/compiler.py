@@ -158,12 +158,16 @@ def outside(ranks: Ranks = ALONE) -> Providers:
 
 def scoring_of(ranks: Ranks = ALONE) -> Scoring:
     """The scores that statements use, measured on models of this machine."""
+    from growc.measurement.gradients import taylor_tables
     from growc.measurement.importance import measure
     from growc.measurement.layer_losses import layer_losses
     from growc.measurement.rank_scores import Scoring
 
-    measured = partial(measure, ranks=ranks, remade=lowered)
-    return Scoring(measured, partial(layer_losses, ranks=ranks, remade=lowered, analysed=analysed))
+    return Scoring(
+        partial(measure, ranks=ranks, remade=lowered),
+        partial(layer_losses, ranks=ranks, remade=lowered, analysed=analysed),
+        partial(taylor_tables, ranks=ranks, analysed=analysed),
+    )
 
 
 def lowered(path: Path) -> Path:

@@ -8,8 +8,9 @@ next tokens. Sums are kept as other scores are: an interrupted measurement conti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,9 +28,10 @@ from growc.passes.ranking.magnitude import placed
 from growc.passes.ranking.unit_scores import Table, Tables
 from growc.plans.scores import Scores, cache_path, read_scores, write_scores
 from growc.recipe.statistics import TAYLOR
+from growc.system.ranks import ALONE, Ranks
 from growc.verification.feeds import cases_in, rows_of
 from growc.verification.float_copies import runnable
-from growc.verification.ort_session import Feeds, Session
+from growc.verification.ort_session import Feeds, measuring
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,10 +43,20 @@ ScoredAtoms = tuple[Space, ...]
 """The atoms whose units are scored together."""
 
 
-def taylor_tables(c: Analysis, data: Path, *, keeps: bool, progress: Progress) -> Tables:
+def taylor_tables(
+    c: Analysis,
+    data: Path,
+    *,
+    keeps: bool,
+    progress: Progress,
+    ranks: Ranks = ALONE,
+    analysed: Callable[[Path], Analysis] | None = None,
+) -> Tables:
     """Return the scores of all units of a model.
 
-    Raises GrowError: G309 if there are no gradients, G313 if there is no loss, G403 if inputs do not fit.
+    ranks: the processes that run the samples. analysed: analyses the model in them; needed if they are
+    several. Raises GrowError: G309 if there are no gradients, G313 if there is no loss, G403 if inputs do not
+    fit.
     """
     from growc.dialects.onnx.model import OnnxModel
 
@@ -52,18 +64,16 @@ def taylor_tables(c: Analysis, data: Path, *, keeps: bool, progress: Progress) -
         message = "an ONNX file has no gradients, by which `by taylor` ranks"
         remedy = "give the module, its `.pt2` program or its checkpoint directory, or write another ranking"
         raise GrowError(Diagnostic("G309", message, help=remedy))
-    uses_by_atoms = _wanted(c)
-    samples = list(_samples(c, data))
-    scores = Scores(mark(c, data, None, TAYLOR), len(samples))
+    graded = Graded.of(c, data)
+    scores = Scores(mark(c, data, None, TAYLOR), len(graded.samples))
     path = cache_path(c.path, TAYLOR) if c.path.exists() else None
     cached = None if path is None else read_scores(path)
     if cached is not None and cached.fingerprint == scores.fingerprint:
         scores = cached
-    if scores.done < len(samples):
-        _run(c, uses_by_atoms, samples, scores, path if keeps else None, progress)
-    tables = [
-        Table(units, values) for units, values in zip(uses_by_atoms, scores.values(TAYLOR), strict=True)
-    ]
+    if scores.done < len(graded.samples):
+        _run(graded, data, scores, path if keeps else None, progress, ranks, analysed)
+    values = zip(graded.bearers, scores.values(TAYLOR), strict=True)
+    tables = [Table(units, own) for units, own in values]
     by_atom: dict[Space, list[Table]] = {}
     for table in tables:
         for atom in table.spaces:
@@ -83,7 +93,7 @@ def _samples(c: Analysis, data: Path) -> Iterator[Feeds]:
             yield from ({name: a[k : k + 1] for name, a in case.items()} for k in range(rows))
 
 
-def _wanted(c: Analysis) -> dict[ScoredAtoms, list[tuple[Value, Sequence[int]]]]:
+def _bearers(c: Analysis) -> dict[ScoredAtoms, list[tuple[Value, Sequence[int]]]]:
     """Return all units that a statement may rank, with the weights that bear them, and their axes.
 
     These are each atom, and the product that each name means.
@@ -122,101 +132,191 @@ def _uses(c: Analysis) -> list[Value]:
     return [u for u in uses if u.weight is not None and u.weight.floating and not u.weight.assumed]
 
 
+def _loss(prediction: Prediction, feeds: Feeds, logits: Tensor) -> Tensor | None:
+    """Return the mean over the tokens that count; None if none does."""
+    import torch
+
+    ids = torch.from_numpy(feeds[prediction.tokens])
+    counts = torch.ones_like(ids, dtype=torch.bool)
+    for name in prediction.masks:
+        counts &= torch.from_numpy(feeds[name])[..., -ids.shape[-1] :] > 0
+    counts = counts[..., 1:] & counts[..., :-1]
+    rows = logits[..., :-1, :][counts]
+    targets = ids[..., 1:][counts].long()
+    return torch.nn.functional.cross_entropy(rows.float(), targets) if len(rows) else None
+
+
 @dataclass(frozen=True)
-class _Loss:
-    """The loss of next tokens, computed in torch. place: the index of the output among all of the program."""
+class Graded:
+    """A model whose gradients are taken on samples.
 
-    prediction: Prediction
-    place: int
+    bearers: the units that are scored together, with the weights that bear them, and their axes.
+    """
 
-    def of(self, feeds: Feeds, outputs: Sequence[Tensor]) -> Tensor | None:
-        """Return the mean over the tokens that count; None if none does."""
+    c: Analysis
+    bearers: Mapping[ScoredAtoms, Sequence[tuple[Value, Sequence[int]]]]
+    samples: Sequence[Feeds]
+
+    @staticmethod
+    def of(c: Analysis, data: Path) -> Graded:
+        """Return a model with data. Raises GrowError: G309 for weights without gradients, G403 if inputs do
+        not fit.
+        """
+        return Graded(c, _bearers(c), list(_samples(c, data)))
+
+    def prediction(self) -> Prediction:
+        """Return which output predicts the next token of which input. Raises GrowError (G313) if none
+        does.
+        """
+        file = self.c.model.file(self.c.path)
+        with runnable(file) as copy, measuring(copy) as session:
+            found = find_prediction(read_signature(file), session, self.samples[0], logits(self.c))
+        if found is None:
+            message = "there is no loss to take gradients of: no output predicts the next token of an input"
+            raise GrowError(
+                Diagnostic("G313", message, help="write another ranking, such as `by importance`")
+            )
+        return found
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """What is scored, in order, by the names that all processes have for it."""
+        return tuple(
+            (
+                tuple(a.size[0] for a in units),
+                tuple((use.weight.name, *axes) for use, axes in uses if use.weight is not None),
+            )
+            for units, uses in self.bearers.items()
+        )
+
+    def scores(self, number: int, prediction: Prediction) -> list[Floats]:
+        """Return the scores of a sample; none if it has no token to predict.
+
+        Each gradient is reduced when it is complete, and then dropped.
+        """
         import torch
 
-        ids = torch.from_numpy(feeds[self.prediction.tokens])
-        counts = torch.ones_like(ids, dtype=torch.bool)
-        for name in self.prediction.masks:
-            counts &= torch.from_numpy(feeds[name])[..., -ids.shape[-1] :] > 0
-        counts = counts[..., 1:] & counts[..., :-1]
-        rows = outputs[self.place][..., :-1, :][counts]
-        targets = ids[..., 1:][counts].long()
-        return torch.nn.functional.cross_entropy(rows.float(), targets) if len(rows) else None
+        from growc.dialects.torch.capture.export import run_named
+        from growc.dialects.torch.model import torch_model
+
+        model, feeds = torch_model(self.c), self.samples[number]
+        squares: dict[tuple[ScoredAtoms, int], Floats] = {}
+        leaves_of = self._leaves(squares)
+
+        def tensor(name: str) -> Tensor:
+            return leaves_of[name] if name in leaves_of else model.read(name).detach()
+
+        inputs = {name: torch.from_numpy(array) for name, array in feeds.items()}
+        outputs = run_named(model.captured, tensor, inputs)
+        predicting = outputs[list(model.output_names).index(prediction.output)]
+        if (loss := _loss(prediction, feeds, predicting)) is None:
+            return []
+        loss.backward()
+        return [self._total(units, squares) for units in self.bearers]
+
+    def _leaves(self, squares: dict[tuple[ScoredAtoms, int], Floats]) -> dict[str, Tensor]:
+        """Return the weights by name; with each gradient (Σ g·w)² is put into `squares`.
+
+        Their values stay in the file that onnxruntime runs, which holds them in single precision.
+        """
+        from growc.dialects.torch.model import torch_model
+        from growc.dialects.torch.operators.arrays import to_numpy
+
+        borne: dict[str, list[tuple[ScoredAtoms, int]]] = {}
+        for units, uses in self.bearers.items():
+            for k, (use, _) in enumerate(uses):
+                assert use.weight is not None
+                borne.setdefault(use.weight.name, []).append((units, k))
+
+        leaves_of = {name: torch_model(self.c).lowered.weight(name) for name in sorted(borne)}
+        # One array for all products: freed ones of many sizes would leave holes between gradients.
+        room = np.empty(max((w.numel() for w in leaves_of.values()), default=0))
+
+        def reduced(name: str, weight: Tensor) -> None:
+            assert weight.grad is not None
+            moved = room[: weight.numel()].reshape(weight.shape)
+            np.multiply(to_numpy(weight.grad), to_numpy(weight.detach()), out=moved, dtype=np.float64)
+            weight.grad = None
+            for units, k in borne[name]:
+                squares[units, k] = _squared(self.c, units, *self.bearers[units][k], moved)
+
+        for name, weight in leaves_of.items():
+            weight.requires_grad_().register_post_accumulate_grad_hook(partial(reduced, name))
+        return leaves_of
+
+    def _total(self, units: ScoredAtoms, squares: Mapping[tuple[ScoredAtoms, int], Floats]) -> Floats:
+        """Return the sum over the weights that bear units, in their order."""
+        sizes = [a.size[0] for a in units]
+        total = np.zeros(int(np.prod(sizes, dtype=np.int64)))
+        for k in range(len(self.bearers[units])):
+            total += squares.get((units, k), 0.0)
+        return total.reshape(sizes)
 
 
-def _loss(c: Analysis, case: Feeds, gives: Sequence[str]) -> _Loss:
-    """Return the loss of the model. Raises GrowError (G313) if there is nothing to predict."""
-    file = c.model.file(c.path)
-    with runnable(file) as copy, Session(copy) as session:
-        prediction = find_prediction(read_signature(file), session, case, logits(c))
-    if prediction is None:
-        message = "there is no loss to take gradients of: no output predicts the next token of an input"
-        raise GrowError(Diagnostic("G313", message, help="write another ranking, such as `by importance`"))
-    return _Loss(prediction, list(gives).index(prediction.output))
+@dataclass(frozen=True)
+class GradeSample:
+    """The job of each process: the sample with its own number, counted from `first`; None behind the last."""
+
+    model: Path
+    data: Path
+    prediction: Prediction
+    analysed: Callable[[Path], Analysis] | None
+    order: tuple[object, ...]
+    first: int
+
+    def __call__(self, rank: int, size: int) -> list[Floats] | None:
+        """Return the scores of one sample."""
+        assert self.analysed is not None, "other processes know how to analyse the model"
+        graded = _graded(self.model, self.data, self.analysed)
+        assert graded.order == self.order, "all processes see the same units, in the same order"
+        return self.own(graded, rank, size)
+
+    def own(self, graded: Graded, rank: int, size: int) -> list[Floats] | None:
+        """Return the scores of one sample, with a model that is analysed."""
+        number = self.first + rank
+        return graded.scores(number, self.prediction) if number < len(graded.samples) else None
+
+
+@lru_cache(maxsize=1)
+def _graded(model: Path, data: Path, analysed: Callable[[Path], Analysis]) -> Graded:
+    return Graded.of(analysed(model), data)
 
 
 def _run(
-    c: Analysis,
-    uses_by_atoms: Mapping[ScoredAtoms, Sequence[tuple[Value, Sequence[int]]]],
-    samples: Sequence[Feeds],
+    graded: Graded,
+    data: Path,
     scores: Scores,
     path: Path | None,
     progress: Progress,
+    ranks: Ranks,
+    analysed: Callable[[Path], Analysis] | None,
 ) -> None:
-    """Run all samples that are not done yet."""
-    import torch
-
-    from growc.dialects.torch.capture.export import run_named
-    from growc.dialects.torch.model import torch_model
-
-    model = torch_model(c)
-    names = {
-        use.weight.name
-        for loss_of_sample in uses_by_atoms.values()
-        for use, _ in loss_of_sample
-        if use.weight is not None
-    }
-    leaves_of = {name: model.read(name).detach().clone().requires_grad_() for name in sorted(names)}
-
-    def tensor(name: str) -> Tensor:
-        return leaves_of[name] if name in leaves_of else model.read(name).detach()
-
-    loss = _loss(c, samples[0], model.output_names)
+    """Run all samples that are not done yet, one in each process at a time; sums are added in their order."""
+    c, count, prediction = graded.c, len(graded.samples), graded.prediction()
     try:
-        while scores.done < len(samples):
-            progress("taking gradients", scores.done, len(samples))
-            feeds = samples[scores.done]
-            inputs = {name: torch.from_numpy(array) for name, array in feeds.items()}
-            loss_of_sample = loss.of(feeds, run_named(model.captured, tensor, inputs))
-            if loss_of_sample is not None:
-                gradients = torch.autograd.grad(loss_of_sample, list(leaves_of.values()), allow_unused=True)
-                products = {
-                    name: np.zeros(w.shape) if g is None else (g.double() * w.detach().double()).numpy()
-                    for (name, w), g in zip(leaves_of.items(), gradients, strict=True)
-                }
-                _add(scores, [_squared(c, units, own, products) for units, own in uses_by_atoms.items()])
-            scores.done += 1
+        while scores.done < count:
+            progress("taking gradients", scores.done, count)
+            job = GradeSample(c.path, data, prediction, analysed, graded.order, scores.done)
+            for sample in ranks.each(job, partial(job.own, graded)):
+                if sample:
+                    _add(scores, sample)
+                scores.done += sample is not None
     finally:
         if path is not None:
             write_scores(path, scores)
 
 
-def _squared(
-    c: Analysis,
-    units: ScoredAtoms,
-    uses: Sequence[tuple[Value, Sequence[int]]],
-    moved: Mapping[str, Floats],
-) -> Floats:
-    """Return the sum over weights of (Σ g·w)² for each unit."""
-    total = np.zeros(int(np.prod([a.size[0] for a in units], dtype=np.int64)))
-    for use, bearing in uses:
-        assert use.weight is not None
-        whole = moved[use.weight.name]
-        summed = tuple(k for k in range(whole.ndim) if k not in bearing)
-        by_unit = placed([c.axes.of(use)[k] for k in bearing], whole.sum(axis=summed), units)
-        if by_unit is not None:
-            values, unit = by_unit
-            total += np.bincount(unit[unit >= 0], values[unit >= 0], len(total)) ** 2
-    return total.reshape([a.size[0] for a in units])
+def _squared(c: Analysis, units: ScoredAtoms, use: Value, bearing: Sequence[int], moved: Floats) -> Floats:
+    """Return (Σ g·w)² of each unit over the elements of one weight; `moved` is g·w."""
+    count = int(np.prod([a.size[0] for a in units], dtype=np.int64))
+    summed = tuple(k for k in range(moved.ndim) if k not in bearing)
+    by_unit = placed([c.axes.of(use)[k] for k in bearing], moved.sum(axis=summed), units)
+    if by_unit is None:
+        return np.zeros(count)
+    values, unit = by_unit
+    total = np.zeros(count)
+    total += np.bincount(unit[unit >= 0], values[unit >= 0], count)
+    return total**2
 
 
 def _add(scores: Scores, sample_scores: Sequence[Floats]) -> None:

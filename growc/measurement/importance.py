@@ -30,7 +30,7 @@ from growc.recipe.syntax_tree import Measure
 from growc.system.ranks import ALONE, Ranks
 from growc.verification.feeds import cases_in, rows_of
 from growc.verification.float_copies import runnable
-from growc.verification.ort_session import Feeds, Session
+from growc.verification.ort_session import Feeds, measuring
 
 if TYPE_CHECKING:
     from growc.passes.compilation import Analysis
@@ -102,7 +102,7 @@ def _run(
     Sums are added up in the order of the batches, whichever process has run them.
     """
     rows = [rows_of(case) for case in cases]
-    with runnable(subject.file) as copy, Session(copy, graph=probed(copy, probes)) as session:
+    with runnable(subject.file) as copy, measuring(copy, probed(copy, probes)) as session:
         start = last = time.monotonic()
         try:
             while scores.done < len(cases):

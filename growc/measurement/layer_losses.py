@@ -31,7 +31,7 @@ from growc.recipe.statistics import LOSS
 from growc.system.ranks import Ranks
 from growc.system.workshop import scratch_folder
 from growc.verification.float_copies import runnable
-from growc.verification.ort_session import Session
+from growc.verification.ort_session import measuring
 from growc.verification.verify import grown_feeds
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _without(layer: int, count: int) -> tuple[int, ...]:
 def _prediction(subject: Subject, c: Analysis, counts: Sequence[int]) -> Prediction:
     """Return which output predicts the next token of which input. Raises GrowError (G313) if none does."""
     assert [len(run.layers) for run in c.layers.runs] == counts, "the file has the layers of the model"
-    with runnable(subject.runs) as copy, Session(copy) as session:
+    with runnable(subject.runs) as copy, measuring(copy) as session:
         case = subject.cases()[0]
         prediction = find_prediction(read_signature(subject.runs), session, case, logits(c))
     if prediction is None:
@@ -130,7 +130,7 @@ class LossOf:
     def of(self, result: Path, ports: Ports) -> Loss:
         """Return the loss of a result on all cases."""
         signature, total = read_signature(result), Loss()
-        with runnable(result) as copy, Session(copy) as session:
+        with runnable(result) as copy, measuring(copy) as session:
             for case in self.subject.cases():
                 feeds = grown_feeds(case, signature, ports.input_maps(), ports.renamed)
                 total += self.prediction.loss(feeds, session.run(feeds))

@@ -15,7 +15,7 @@ from growc.errors.diagnostic import GrowError
 from growc.measurement.given_scores import few, given_layers, given_tables
 from growc.measurement.importance import calibration
 from growc.measurement.probes import layer_scores, tables_of, turns
-from growc.passes.ranking.unit_scores import MeasuredScores, counterparts
+from growc.passes.ranking.unit_scores import MeasuredScores, Tables, counterparts
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, REAP, Statistic
@@ -31,16 +31,21 @@ if TYPE_CHECKING:
 Losses = Callable[..., list[list[float | None]]]
 """`growc.measurement.layer_losses.layer_losses`."""
 
+Gradients = Callable[..., Tables]
+"""`growc.measurement.gradients.taylor_tables`."""
+
 
 @dataclass(frozen=True)
 class Scoring:
     """The functions that measure scores, each with the processes that share it.
 
-    measure: `growc.measurement.importance.measure`; losses: `growc.measurement.layer_losses.layer_losses`.
+    measure: `growc.measurement.importance.measure`; losses: `growc.measurement.layer_losses.layer_losses`;
+    gradients: `growc.measurement.gradients.taylor_tables`.
     """
 
     measure: Measuring
     losses: Losses
+    gradients: Gradients
 
     def units(self, c: Request, statement: Measure | None, by: By | None) -> MeasuredScores | None:
         """Return the scores of units for a statement (None: their importance); None if there are none."""
@@ -48,10 +53,8 @@ class Scoring:
         source = c.first if moved else c
         known = counterparts(c.axes, source.axes) if moved else None
         if by is not None and by.ranking.file is not None and RANKINGS[by.ranking.name].gradients:
-            from growc.measurement.gradients import taylor_tables
-
             with placed_at(by.ranking.span):
-                tables = taylor_tables(source, by.ranking.file.path, keeps=c.keeps, progress=c.progress)
+                tables = self.gradients(source, by.ranking.file.path, keeps=c.keeps, progress=c.progress)
             return MeasuredScores(tables, known, "no weight makes or reads them", exactly=True)
         if by is not None and by.ranking.file is not None:
             tables, missing = given_tables(source, by.axis, by.ranking.file)

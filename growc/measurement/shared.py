@@ -20,7 +20,7 @@ from growc.dialects.onnx.files.probe_model import ProbedTensor, counted, probed
 from growc.dialects.onnx.files.signature import read_signature
 from growc.verification.feeds import cases_in
 from growc.verification.float_copies import runnable
-from growc.verification.ort_session import Feeds, Session
+from growc.verification.ort_session import Feeds, Session, measuring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,7 +88,7 @@ class SumCase:
 def _probing(subject: Subject, probes: tuple[ProbedTensor, ...]) -> tuple[Session, list[Feeds]]:
     """Return a model with its probes, open until the process ends, and its cases."""
     copy = lasting.enter_context(runnable(subject.runs))
-    return lasting.enter_context(Session(copy, graph=probed(copy, probes))), subject.cases()
+    return lasting.enter_context(measuring(copy, probed(copy, probes))), subject.cases()
 
 
 def _summed(session: Session, case: Feeds, probes: Sequence[ProbedTensor]) -> Sums:

@@ -29,7 +29,7 @@ from growc.system.ranks import ALONE, Ranks
 from growc.verification.difference import Closeness
 from growc.verification.feeds import rows_of
 from growc.verification.float_copies import runnable
-from growc.verification.ort_session import Feeds, Session
+from growc.verification.ort_session import Feeds, Session, measuring
 from growc.verification.verify import HELD_BYTES, Comparison, grown_feeds
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class CalibratedSource:
         run by one.
         """
         compared = Compared(_comparison(ports, self.logits))
-        with runnable(result.file) as copy, Session(copy) as session:
+        with runnable(result.file) as copy, measuring(copy) as session:
             for first in range(0, len(self.cases), ranks.size):
                 tell(sum(self.rows[:first]))
                 job = CompareCase(self.subject, self.logits, result, ports, first)
@@ -230,13 +230,13 @@ def lasting_reference(subject: Subject, logits: frozenset[str]) -> CalibratedSou
 @lru_cache(maxsize=1)
 def _running(result: Runnable) -> tuple[Session, Path]:
     copy = lasting.enter_context(runnable(result.runs))
-    return lasting.enter_context(Session(copy)), copy
+    return lasting.enter_context(measuring(copy)), copy
 
 
 @contextmanager
 def reference(subject: Subject, logits: Collection[str]) -> Iterator[CalibratedSource]:
     """Open a source with its calibration data."""
     cases, file = subject.cases(), subject.runs
-    with runnable(file) as copy, Session(copy) as session:
+    with runnable(file) as copy, measuring(copy) as session:
         prediction = find_prediction(read_signature(file), session, cases[0], logits)
         yield CalibratedSource(subject, cases, session, prediction, logits)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from growc.algebra.indexmap import Array
-from growc.dialects.onnx.files.load import loadable
+from growc.dialects.onnx.files.load import files_of, loadable
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.delayed_imports import postponed
 
@@ -25,6 +25,9 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "tensor(float16)": np.dtype(np.float16),
 }
 
+
+LARGE = 1 << 31
+"""Largest size in bytes of weights that a session for measuring holds in memory."""
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
 
@@ -41,21 +44,26 @@ class Session:
         *,
         optimised: bool = True,
         lean: bool = False,
+        mapped: bool = False,
         graph: tuple[bytes, Path] | None = None,
     ) -> None:
         """Load `model`.
 
-        `optimised` allows graph optimisations, `lean` trades speed for memory. `graph` is loaded in the
-        model's place, with the folder of its external weights.
+        `optimised` allows graph optimisations, `lean` trades speed for memory. `mapped` is leaner still: no
+        weight is in memory but while an operator reads it, and none is computed beforehand. `graph` is loaded
+        in the model's place, with the folder of its external weights.
         """
         self._model = Path(model)
-        options = _options(optimised, lean)
+        options = _options(optimised, lean or mapped)
         try:
             graph = loadable(self._model) if graph is None else graph
             source, folder = (str(model), "") if graph is None else (graph[0], str(graph[1]))
             options.add_session_config_entry(_FOLDER, folder)
             self._session: Any = onnxruntime.InferenceSession(
-                source, options, providers=["CPUExecutionProvider"]
+                source,
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers=["ConstantFolding"] if mapped else None,
             )
         except GrowError:
             raise
@@ -89,6 +97,17 @@ class Session:
         return dict(zip(self.output_names, outputs, strict=True))
 
 
+def measuring(model: Path, graph: tuple[bytes, Path] | None = None) -> Session:
+    """Return a model that is loaded to be run on data, perhaps in several processes of a machine.
+
+    Weights of more than LARGE bytes stay in their files: memory holds what is computed, and the pages that
+    the machine keeps of files, which all processes share. Such a session may be slower by half. The size
+    decides alone, so that results are the same on all machines. Raises GrowError (G403).
+    """
+    size = sum(file.stat().st_size for file in files_of(model))
+    return Session(model, mapped=size > LARGE, graph=graph)
+
+
 def unrunnable(model: Path, verb: str, error: Exception) -> GrowError:
     """The error for a model that onnxruntime refuses, with the first line of its reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -109,6 +128,8 @@ def _options(optimised: bool, lean: bool) -> onnxruntime.SessionOptions:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if lean:
         options.add_session_config_entry("session.disable_prepacking", "1")
+        # The default order computes what depends on weights alone, such as transposed ones, before all else.
+        options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
     return options
 
 

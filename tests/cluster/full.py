@@ -50,6 +50,10 @@ TRILLION |= {"num_attention_heads": 64, "num_key_value_heads": 8}
 
 
 TRIM = 'measure importance on "data.npz"\nsubclone ffn to ffn / 2 by importance\n'
+BY_GRADIENTS = 'subclone ffn to ffn / 2 by taylor on "data.npz"\n'
+LIBRARIES = 550_000_000
+"""Bytes of memory that torch, transformers and onnxruntime take, and a plan."""
+
 NODES = """SLURM_JOB_NUM_NODES=2 SLURM_JOB_ID=7 PROCESSES=1
 scontrol() { echo localhost; }
 srun() { "$@" & "$@" & wait -n && wait -n; }
@@ -246,6 +250,33 @@ def measured(folder: Path) -> dict[str, Any]:
     return {"largest difference": apart, "axes": len(one), "seconds": seconds}
 
 
+def larger_than_memory(folder: Path) -> dict[str, Any]:
+    """Importance and gradients of a model whose weights take 2.2 GB in single precision stay in a file."""
+    source = model("Llama", folder)
+    held = 2 * sum(p.stat().st_size for p in source.glob("*.safetensors"))
+    words = np.random.default_rng(0).integers(0, SIZES["Llama"]["vocab_size"], (4, 32))
+    np.savez(folder / "data.npz", input_ids=words)
+    largest = SIZES["Llama"]["vocab_size"] * SIZES["Llama"]["hidden_size"]
+    per_element = {"importance": 4, "taylor": 16}  # a gradient, its product in float64, and room to spare
+    record: dict[str, Any] = {"bytes in single precision": held}
+    for kind, recipe in {"importance": TRIM, "taylor": BY_GRADIENTS}.items():
+        wanted = None
+        for processes in (0, 2):
+            command = ["-m", "growc", "apply", "-e", recipe, "Llama", "-o", "trimmed", "--no-verify"]
+            start = time.perf_counter()
+            process = started(command, folder, processes)
+            memory = watched(process)
+            ended(process)
+            seconds = round(time.perf_counter() - start, 1)
+            record[f"{kind}, {processes or 1}"] = {"seconds": seconds, "memory": memory}
+            wanted = wanted or digests(folder / "trimmed")
+            assert digests(folder / "trimmed") == wanted, (kind, processes)
+            assert max(memory) < LIBRARIES + largest * per_element[kind], (kind, memory)
+            (folder / f"Llama.{kind}.npz").unlink()
+            shutil.rmtree(folder / "trimmed")
+    return record
+
+
 def planned(folder: Path) -> dict[str, Any]:
     """A mixture of a trillion weights from its config, shared out among 64 processes."""
     import transformers
@@ -335,6 +366,7 @@ CASES: dict[str, Callable[[Path], dict[str, Any]]] = {
     "rank 1 killed, no restart": lambda folder: killed(folder, 0, 1),
     "FSDP2 on two ranks, grown, on three": trained,
     "importance by two": measured,
+    "weights that stay in their file": larger_than_memory,
     "a plan of a trillion weights": planned,
     "the commands of docs/cluster.md": documented,
 }

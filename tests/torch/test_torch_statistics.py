@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from growc.cli.main import main
 from growc.errors.diagnostic import GrowError
 from growc.errors.progress import quiet
 from growc.formats.compiler import compiled
-from growc.measurement.gradients import taylor_tables
+from growc.measurement.gradients import Graded, GradeSample, taylor_tables
 from growc.passes.ranking.unit_scores import MeasuredScores
 from growc.resolve.bound import Resolved
 
@@ -193,14 +196,34 @@ def test_the_score_of_a_unit_is_the_square_of_what_its_weights_would_move(
         np.testing.assert_allclose(got, scores[name], rtol=2e-3, atol=1e-9, err_msg=name)
 
 
-def test_units_of_the_highest_score_by_gradients_stay(
+def test_other_processes_score_the_same_samples_alike(
     opened: Callable[[str], Opened],
     data: Path,
 ) -> None:
-    model, module, given = opened("module")
+    model, _, given = opened("directory")
+    count = len(given["input_ids"])
+    analysed = partial(compiled, Resolved(()), analysis_only=True)
+    own = Graded.of(analysed(model), data)
+    prediction = own.prediction()
+    job = GradeSample(Path(str(model)), data, prediction, analysed, own.order, first=1)
+    for rank, number in enumerate(range(1, count)):
+        there = pickle.loads(pickle.dumps(job))(rank, count)
+        for one, other in zip(own.scores(number, prediction), there, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert job(count - 1, count) is None, "there is no sample behind the last"
+    with pytest.raises(AssertionError, match="the same units"):
+        replace(job, order=own.order[1:])(0, count)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_units_of_the_highest_score_by_gradients_stay(
+    opened: Callable[[str], Opened], data: Path, kind: torch.dtype
+) -> None:
+    _, module, given = opened("module")
+    module = copy.deepcopy(module).to(kind)
     stay = np.sort(np.argsort(-wanted(moved(module, given))["ffn"], kind="stable")[:12])
     result = growc.apply(
-        model, f'subclone ffn to 12 by taylor on "{data}" unscaled', keep_class=False, check=False
+        module, f'subclone ffn to 12 by taylor on "{data}" unscaled', keep_class=False, check=False
     )
     made = result.get_parameter("model.layers.1.mlp.up_proj.weight").detach()
     torch.testing.assert_close(made, module.model.layers[1].mlp.up_proj.weight.detach()[stay], rtol=0, atol=0)

@@ -55,18 +55,21 @@ class OnDemand(ir.LazyTensor):
         return np.asarray(self.stored()[index]).astype(self.dtype.numpy(), copy=False)
 
 
-def read_tensor(tensor: ir.TensorProtocol, index: Index = ()) -> Array:
+def read_tensor(tensor: ir.TensorProtocol, index: Index = (), *, own: bool = False) -> Array:
     """Return the values of a tensor at a numpy index. Of external data, only used parts are read.
 
-    External data are memory-mapped. Raises GrowError (G311) if the tensor cannot be read.
+    External data are memory-mapped. own: the caller may write into the array; of external data, this copies
+    what is written to. Raises GrowError (G311) if the tensor cannot be read.
     """
     try:
         if isinstance(tensor, OnDemand):
             return tensor.at(index)
         if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
             place, kind = tensor.path, tensor.dtype.numpy()
-            return np.asarray(np.memmap(place, kind, "r", tensor.offset or 0, shape_of(tensor))[index])
-        return np.asarray(np.asarray(tensor.numpy())[index])
+            mapped = np.memmap(place, kind, "c" if own else "r", tensor.offset or 0, shape_of(tensor))
+            return np.asarray(mapped[index])
+        values = np.asarray(np.asarray(tensor.numpy())[index])
+        return values.copy() if own else values
     except GrowError:
         raise
     except Exception as error:  # of the file system, numpy and onnx-ir

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
 import onnx_ir as ir
+from torch import Tensor
 
+from growc.dialects.onnx.capture.stored_values import read_tensor
+from growc.dialects.onnx.files.load import load_model
 from growc.dialects.onnx.files.save import save
 from growc.dialects.onnx.operators.site import COMPLEX
 from growc.dialects.torch.capture.export import ExportedModule
 from growc.dialects.torch.lowering.lower import OPAQUE, ReadParameter, lower
+from growc.dialects.torch.operators.arrays import to_torch
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.workshop import scratch
 
@@ -35,6 +40,20 @@ class LoweredFile:
         folder, remove = scratch()
         weakref.finalize(self, remove)
         return save(model, folder, NAME, True, lambda name, count: None)[-1]
+
+    @cached_property
+    def _weights(self) -> Mapping[str, ir.Value]:
+        return load_model(self.path).graph.initializers
+
+    def weight(self, name: str) -> Tensor:
+        """Return a weight of the file by the name of its use. Its elements stay in the file until they are
+        changed.
+
+        Raises GrowError (G403) as `path` does.
+        """
+        stored = self._weights[name].const_value
+        assert stored is not None, name
+        return to_torch(read_tensor(stored, own=True))
 
 
 def require_runnable(model: ir.Model, message: str) -> None:
