@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ def views(
 
 def _view(name: str, part: torch.Tensor, whole: str, sizes: tuple[int, ...]) -> View | None:
     """The place of a view in a contiguous tensor; None if it is not one range along each axis."""
-    strides = [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    strides = _strides(sizes)
     starts, offset = [], part.storage_offset()
     for stride in strides:
         starts.append(offset // max(1, stride))
@@ -108,6 +109,11 @@ def _view(name: str, part: torch.Tensor, whole: str, sizes: tuple[int, ...]) -> 
     order += [axis for axis in range(len(sizes)) if axis not in order]
     ranges = tuple((start, start + length) for start, length in zip(starts, lengths, strict=True))
     return View(name, whole, ranges, tuple(order), tuple(part.shape))
+
+
+@lru_cache
+def _strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
 
 
 def together(parts: Iterable[View]) -> list[list[View]]:
