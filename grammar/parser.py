@@ -127,13 +127,14 @@ def parse_tokens(source: SourceText, tokens: Sequence[Token], start: str) -> tup
     mended = [*tokens, Token(END, "", start_pos=last, end_pos=last)]
     repaired: Token | None = None
     while True:
-        parser, accepted, tree = _fed(mended, start)
-        if accepted == len(mended):
-            return build(tree, source), diagnostics
+        refusal = _refused(tuple(token.type for token in mended), start)
+        if refusal is None:
+            return build(_fed(mended, start)[2], source), diagnostics
+        accepted, expected = refusal
         token = mended[accepted]
         if token is repaired or len(diagnostics) == MAX_IN_LINE:  # the repair failed
             return None, diagnostics
-        mistake = Mistake(source, token, frozenset(parser.accepts()), keywords(), mended[:accepted])
+        mistake = Mistake(source, token, expected, keywords(), mended[:accepted])
         diagnostics.append(mistake.diagnostic())
         repaired, mended[accepted : accepted + 1] = token, mistake.repair() or [token]
 
@@ -147,6 +148,15 @@ def _tree(tokens: tuple[tuple[str, str, int, int], ...], start: str) -> Tree[Tok
     line = [Token(kind, text, start_pos=begin, end_pos=end) for kind, text, begin, end in tokens]
     tree: Tree[Token] | None = _fed([*line, Token(END, "")], start)[2]
     return tree
+
+
+@lru_cache(MAX_KNOWN)
+def _refused(types: tuple[str, ...], start: str) -> tuple[int, frozenset[str]] | None:
+    """The number of tokens of these types that are accepted, and the terminals that may stand behind them;
+    None if all are. Kept, since the parser tries each terminal to find those that may stand somewhere.
+    """
+    parser, accepted, _ = _fed([Token(kind, "") for kind in types], start)
+    return None if accepted == len(types) else (accepted, frozenset(parser.accepts()))
 
 
 def _from(place: int, token: Token) -> tuple[int, int]:
