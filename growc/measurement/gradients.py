@@ -121,9 +121,10 @@ def _uses(c: Analysis) -> list[Value]:
     from growc.dialects.torch.model import torch_model
 
     left_out = {use for tie in c.ties for use in tie.uses[1:]}
-    fixed = torch_model(c).captured.constants
-    stored = (u for u in c.graph.uses() if u.weight is not None and u.weight.name not in fixed)
-    uses = [u for u in stored if u not in left_out]
+    program = torch_model(c).captured
+    stored = {program.names.get(name, name) for name in program.reads if name not in program.constants}
+    uses = [u for u in c.graph.uses() if u.weight is not None and u.weight.name in stored]
+    uses = [u for u in uses if u not in left_out]
     for use in uses:
         weight = use.weight
         if weight is not None and (weight.computed or weight.order is not None or weight.stored is not None):
