@@ -62,13 +62,14 @@ def read_tensor(tensor: ir.TensorProtocol, index: Index = (), *, own: bool = Fal
     what is written to. Raises GrowError (G311) if the tensor cannot be read.
     """
     try:
-        if isinstance(tensor, OnDemand):
-            return tensor.at(index)
         if isinstance(tensor, ir.ExternalTensor) and tensor.dtype.itemsize >= 1 and tensor.nbytes:
             place, kind = tensor.path, tensor.dtype.numpy()
             mapped = np.memmap(place, kind, "c" if own else "r", tensor.offset or 0, shape_of(tensor))
             return np.asarray(mapped[index])
-        values = np.asarray(np.asarray(tensor.numpy())[index])
+        if isinstance(tensor, OnDemand):
+            values = tensor.at(index)
+        else:
+            values = np.asarray(np.asarray(tensor.numpy())[index])
         return values.copy() if own else values
     except GrowError:
         raise
