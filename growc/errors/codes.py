@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,6 @@ PAGE = re.compile(r"^## (G\d+): ([^\n]+) \(exit status (\d+)\)\n(.+?)(?=^## |\Z)
 
 CODES = {
     code: Code(title, int(status), page.strip())
-    for code, title, status, page in PAGE.findall((files(__package__) / "pages.md").read_text("utf-8"))
+    for code, title, status, page in PAGE.findall(Path(__file__).with_name("pages.md").read_text("utf-8"))
 }
 """Every code that a diagnostic may carry, in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,21 @@ def test_attention_grows_with_the_tokens_in_a_row_and_all_else_does_not() -> Non
     layers, hidden = 4, 96
     assert middle - short == layers * 2 * 2 * hidden * 16
     assert long - middle == 2 * (middle - short)
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_many_tokens_in_a_row_need_no_memory_for_a_value_of_each_pair(name: str) -> None:
+    c = growc.inspect(MODELS / f"tiny-{name}.onnx")
+    tokens = 1 << 13
+    tracemalloc.start()
+    try:
+        found = growc.flops(c, sizes={v.name: (1, tokens) for v in c.graph.inputs})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.units in (tokens, 2 * tokens)
+    assert found.uncounted == growc.flops(c).uncounted
+    assert peak < tokens**2 // 4
 
 
 def test_sizes_that_a_model_does_not_take_are_refused() -> None:

@@ -10,8 +10,8 @@ matching of numbers. The same code runs on the source and, with changed weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -34,6 +34,9 @@ from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """The most elements of integer and of float values that are followed."""
+
+MAX_LONGER = 1 << 16
+"""The most elements of values that are followed because they have fewer elements at the sample points."""
 
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
@@ -68,6 +71,7 @@ def simulate(
         for dim, size in zip(value_of(value).shape or (), sizes or (), strict=False):
             if not isinstance(dim, int) and dim.value:
                 done.symbols[dim.value] = size
+    done.long = any(n > MAX_INTEGERS for sizes in inputs.values() for size in sizes or () for n in size)
     for node in graph.nodes if only is None else (node for node in graph.nodes if node in only):
         for value in node.operands:
             if value.weight is not None:
@@ -160,15 +164,14 @@ def _run(
     values: list[list[Array] | None] = []
     for point in range(done.points):
         known = [_known(node, i, point, done, operands) for i in range(count)]
-        result = _evaluated(node, alike, simulator, done, known, point)
+        here = _NodeAtPoint(node, alike, simulator, done, known, point)
+        result = here.values()
         values.append(result)
         if result is not None:
             inferred.append([r.shape for r in result])
             done.types.update((o, _element(r)) for o, r in zip(node.outputs, result, strict=False))
             continue
-        types = tuple(_told(node.input(i), known[i], point, done) for i in range(count))
-        blind = any(t is None and node.input(i) is not None for i, t in enumerate(types))
-        told_types = [None] * len(node.outputs) if blind else simulator.infer(node, alike, types, known)
+        told_types = here.types()
         for k, (out, inferred_type) in enumerate(zip(node.outputs, told_types, strict=True)):
             if inferred_type is not None and inferred_type.element:
                 done.types[out] = _element_of(node, k, inferred_type.element, simulator, done)
@@ -192,7 +195,7 @@ def _run(
         if all(v is not None for v in values):
             point_values = tuple(v[i] for v in values if v is not None)
             limit = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
-            if out.known is not None or all(k.size <= limit for k in point_values):
+            if all(k.size <= (limit if out.known is None else MAX_LONGER) for k in point_values):
                 done.known[out] = point_values
 
 
@@ -241,33 +244,51 @@ def _known(
     return done.known[value][point] if value is not None and value in done.known else None
 
 
-def _evaluated(
-    node: Node,
-    alike: NodeClass,
-    simulator: Simulator,
-    done: Simulation,
-    known: list[Array | None],
-    point: int,
-) -> list[Array] | None:
-    """Return the results of a node whose operands are all known (for Shape and Size: the operand's sizes)."""
-    first = node.input(0)
-    if node.has(SIZES) and first is not None:
-        sizes = done.sizes.get(first)
-        if sizes is None:
+class _NodeAtPoint(NamedTuple):
+    """A node at one sample point, with the operands that are known there."""
+
+    node: Node
+    alike: NodeClass
+    simulator: Simulator
+    done: Simulation
+    known: list[Array | None]
+    point: int
+
+    def values(self) -> list[Array] | None:
+        """Return the results if all operands are known (for Shape and Size: the operand's sizes)."""
+        node, known = self.node, self.known
+        first = node.input(0)
+        if node.has(SIZES) and first is not None:
+            sizes = self.done.sizes.get(first)
+            if sizes is None:
+                return None
+            dims = [s[self.point] for s in sizes]
+            if node.op == "Size":
+                return [np.asarray(int(np.prod(dims, dtype=np.int64)))]
+            start, end = node.integer("start"), node.integer("end", len(dims))
+            return [np.asarray(dims[start:end], dtype=np.int64)]
+        absent = [node.input(i) is None for i in range(len(known))]
+        if (
+            not node.inputs
+            or node.captured
+            or any(k is None and not a for k, a in zip(known, absent, strict=True))
+            or (self.done.long and self.too_large())
+        ):
             return None
-        dims = [s[point] for s in sizes]
-        if node.op == "Size":
-            return [np.asarray(int(np.prod(dims, dtype=np.int64)))]
-        start, end = node.integer("start"), node.integer("end", len(dims))
-        return [np.asarray(dims[start:end], dtype=np.int64)]
-    absent = [node.input(i) is None for i in range(len(known))]
-    if (
-        not node.inputs
-        or node.captured
-        or any(k is None and not a for k, a in zip(known, absent, strict=True))
-    ):
-        return None
-    return simulator.evaluate(node, alike, known)
+        return self.simulator.evaluate(node, self.alike, known)
+
+    def types(self) -> Sequence[PartialType | None]:
+        """Return the types of the results, as far as onnx infers them."""
+        node = self.node
+        types = tuple(_told(node.input(i), k, self.point, self.done) for i, k in enumerate(self.known))
+        if any(t is None and node.input(i) is not None for i, t in enumerate(types)):
+            return [None] * len(node.outputs)
+        return self.simulator.infer(node, self.alike, types, self.known)
+
+    def too_large(self) -> bool:
+        """Whether all results are inferred to have more elements than are followed."""
+        sizes = [None if t is None else t.sizes for t in self.types()]
+        return all(s is not None and math.prod(s) > MAX_LONGER for s in sizes)
 
 
 def _told(value: Value | None, known: Array | None, point: int, done: Simulation) -> PartialType | None:

@@ -22,3 +22,5 @@ class Simulation:
     """The sizes of the named dims of the inputs."""
     counts: Mapping[Value, Size] = field(default_factory=dict)
     """The lengths that depend on data, by the first result of the node that counts."""
+    long: bool = False
+    """Whether an input is so long that results of evaluations may need much memory."""
