@@ -181,7 +181,7 @@ class Graded:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """What is scored, in order, by the names that all processes have for it."""
+        """The scored units and their weights, in order, by the names that all processes have for them."""
         return tuple(
             (
                 tuple(a.size[0] for a in units),
