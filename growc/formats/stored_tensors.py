@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -15,6 +15,7 @@ from growc.algebra.indexmap import Array
 from growc.formats.required_libraries import require_torch
 
 if TYPE_CHECKING:
+    import onnx
     import onnx_ir as ir
 
     from growc.plans.plan import Plan, WeightPlan
@@ -87,21 +88,32 @@ def _of_file(path: Path) -> Iterator[StoredTensor]:
 
 def _of_onnx(path: Path) -> Iterator[StoredTensor]:
     """Initializers and constants of nodes, of the graph and of all bodies and functions in it."""
-    import onnx_ir as ir
+    from onnx_ir.serde import deserialize_tensor
 
-    from growc.dialects.onnx.files.load import load
+    from growc.dialects.onnx.files.load import outline
 
-    model = load(path)
-    graphs = [model.graph, *(function.graph for function in model.functions.values())]
-    for graph in graphs:
-        for scope in (graph, *graph.subgraphs()):
-            for name, value in scope.initializers.items():
-                if value.const_value is not None:
-                    yield _of_tensor(name, value.const_value)
-        for node in graph.all_nodes():
-            attribute = node.attributes.get("value")
-            if not node.inputs and attribute is not None and attribute.type is ir.AttributeType.TENSOR:
-                yield _of_tensor(node.outputs[0].name or "", attribute.as_tensor())
+    proto = outline(path)
+    nodes = [*_nodes_within(proto.graph.node), *(n for f in proto.functions for n in _nodes_within(f.node))]
+    for graph in (proto.graph, *(graph for node in nodes for graph in _bodies(node))):
+        for tensor in graph.initializer:
+            yield _of_tensor(tensor.name, deserialize_tensor(tensor))
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.name == "value" and attribute.HasField("t") and not node.input:
+                yield _of_tensor(node.output[0], deserialize_tensor(attribute.t))
+
+
+def _nodes_within(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for body in _bodies(node):
+            yield from _nodes_within(body.node)
+
+
+def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        yield from ([attribute.g] if attribute.HasField("g") else ())
+        yield from attribute.graphs
 
 
 def _of_tensor(name: str, tensor: ir.TensorProtocol) -> StoredTensor:
