@@ -106,17 +106,12 @@ def apply_file(
     from growc.dialects.transformers.named_class import class_named
     from growc.file_roles import require_own_parts
     from growc.files.commit import canonical, commit, default_output, guard, record_path, require_name
-    from growc.formats.model_card import repository_in
     from growc.formats.protocol import form_of
     from growc.formats.provenance import provenance
     from growc.passes.finish.interface import ports_of
-    from growc.plans.lineage import lineage_of
     from growc.plans.memory_bound import read_bound
-    from growc.render.card import card_of, options_of
     from growc.render.progress import in_python
-    from growc.reports.calibration import calibrated
     from growc.source_changes import identities, unchanged
-    from growc.system.fetched_models import reference_of
     from growc.system.workshop import draft_folder
     from growc.verification.judge import doubts, judge_measured, judge_plan, preserved_conditions
     from growc.version import __version__
@@ -189,12 +184,18 @@ def apply_file(
                 resolved.statements, compilation.plan, measured, refute=check, notes=doubts(compilation)
             )
         if check and not compilation.plan.certificate.exact:
+            from growc.reports.calibration import calibrated
+
             calibration, uncalibrated = calibrated(compilation, files[-1], inputs, advance, ranks)
         record_fields = provenance(
             sources, resolved, compilation, measured, earlier, config, inputs_given=capture_inputs is not None
         )
         record = canonical(record_fields)
         if source.is_dir():
+            from growc.formats.model_card import repository_in
+            from growc.render.card import card_of, options_of
+            from growc.system.fetched_models import reference_of
+
             others = {"--shard-size": shard_size, "--weights": weights or ""}
             card_options = options_of(params or {}, config or {}, others, capture_inputs is not None)
             body = (
@@ -208,6 +209,8 @@ def apply_file(
         place = record_path(target, source.is_dir())
         moves.append((_draft(folder, place.name, record), place))
         if lineage_file is not None:
+            from growc.plans.lineage import lineage_of
+
             elsewhere = stack.enter_context(draft_folder(lineage_file))
             moves.append(
                 (_draft(elsewhere, "lineage", canonical(lineage_of(compilation.plan))), lineage_file)

@@ -6,7 +6,6 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
@@ -158,16 +157,9 @@ def outside(ranks: Ranks = ALONE) -> Providers:
 
 def scoring_of(ranks: Ranks = ALONE) -> Scoring:
     """The scores that statements use, measured on models of this machine."""
-    from growc.measurement.gradients import taylor_tables
-    from growc.measurement.importance import measure
-    from growc.measurement.layer_losses import layer_losses
     from growc.measurement.rank_scores import Scoring
 
-    return Scoring(
-        partial(measure, ranks=ranks, remade=lowered),
-        partial(layer_losses, ranks=ranks, remade=lowered, analysed=analysed),
-        partial(taylor_tables, ranks=ranks, analysed=analysed),
-    )
+    return Scoring(lowered, analysed, ranks)
 
 
 def lowered(path: Path) -> Path:

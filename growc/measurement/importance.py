@@ -35,9 +35,6 @@ from growc.verification.ort_session import Feeds, measuring
 if TYPE_CHECKING:
     from growc.passes.compilation import Analysis
 
-Measuring = Callable[..., "Scores"]
-"""`measure`, with the processes that share it."""
-
 SAVED_EVERY = 10.0
 """Seconds between two saved states from which a measurement can continue."""
 

@@ -9,43 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from growc.errors.diagnostic import GrowError
-from growc.measurement.given_scores import few, given_layers, given_tables
-from growc.measurement.importance import calibration
-from growc.measurement.probes import layer_scores, tables_of, turns
-from growc.passes.ranking.unit_scores import MeasuredScores, Tables, counterparts
+from growc.passes.ranking.unit_scores import MeasuredScores, counterparts
 from growc.recipe.layer_orders import statistic_of
 from growc.recipe.ranking_rules import RANKINGS
 from growc.recipe.statistics import COSINE, IMPORTANCE, LOSS, REAP, Statistic
+from growc.system.ranks import Ranks
 
 if TYPE_CHECKING:
     from growc.errors.source import Span
-    from growc.measurement.importance import Measuring
     from growc.passes.compilation import Analysis, Request
     from growc.passes.ranking.rankings import By
     from growc.plans.scores import Scores
     from growc.recipe.syntax_tree import LayerOrder, Measure
 
-Losses = Callable[..., list[list[float | None]]]
-"""`growc.measurement.layer_losses.layer_losses`."""
-
-Gradients = Callable[..., Tables]
-"""`growc.measurement.gradients.taylor_tables`."""
-
 
 @dataclass(frozen=True)
 class Scoring:
-    """The functions that measure scores, each with the processes that share it.
+    """The scores of models of this machine, measured where a statement asks for them.
 
-    measure: `growc.measurement.importance.measure`; losses: `growc.measurement.layer_losses.layer_losses`;
-    gradients: `growc.measurement.gradients.taylor_tables`.
+    remade: the file that onnxruntime runs for a model on disk. analysed: the analysis of such a model. ranks:
+    the processes that share the measuring.
     """
 
-    measure: Measuring
-    losses: Losses
-    gradients: Gradients
+    remade: Callable[[Path], Path]
+    analysed: Callable[[Path], Analysis]
+    ranks: Ranks
 
     def units(self, c: Request, statement: Measure | None, by: By | None) -> MeasuredScores | None:
         """Return the scores of units for a statement (None: their importance); None if there are none."""
@@ -53,28 +45,54 @@ class Scoring:
         source = c.first if moved else c
         known = counterparts(c.axes, source.axes) if moved else None
         if by is not None and by.ranking.file is not None and RANKINGS[by.ranking.name].gradients:
+            from growc.measurement.gradients import taylor_tables
+
             with placed_at(by.ranking.span):
-                tables = self.gradients(source, by.ranking.file.path, keeps=c.keeps, progress=c.progress)
+                tables = taylor_tables(
+                    source,
+                    by.ranking.file.path,
+                    keeps=c.keeps,
+                    progress=c.progress,
+                    ranks=self.ranks,
+                    analysed=self.analysed,
+                )
             return MeasuredScores(tables, known, "no weight makes or reads them", exactly=True)
         if by is not None and by.ranking.file is not None:
+            from growc.measurement.given_scores import few, given_tables
+
             tables, missing = given_tables(source, by.axis, by.ranking.file)
             return MeasuredScores(tables, known, f"`{by.ranking.file.value}` has no {few(missing)}")
         statistic = IMPORTANCE if by is None else statistic_of(by.ranking) or IMPORTANCE
         if statement is None:
             return None
+        from growc.measurement.probes import tables_of
+
         scores = self.measured(source, c, statement, statistic)
         why = "no tensor shows what they give" if statistic == REAP else "nothing reads them"
         return MeasuredScores(tables_of(source, scores, statistic), known, why)
 
     def layers(self, c: Request, statement: Measure | None, order: LayerOrder) -> list[list[float | None]]:
         """Return the scores for an order of the layers of each run of the source, which is `c`."""
+        from growc.measurement.given_scores import given_layers
+        from growc.measurement.importance import calibration
+        from growc.measurement.layer_losses import layer_losses
+        from growc.measurement.probes import layer_scores, turns
+
         if order.file is not None:
             return given_layers(c, order.file)
         statistic = statistic_of(order) or IMPORTANCE
         assert statement is not None, "what is measured stands in the recipe"
         if statistic == LOSS:
             with placed_at(order.span):
-                return self.losses(c, *calibration(statement), keeps=c.keeps, progress=c.progress)
+                return layer_losses(
+                    c,
+                    *calibration(statement),
+                    keeps=c.keeps,
+                    progress=c.progress,
+                    ranks=self.ranks,
+                    remade=self.remade,
+                    analysed=self.analysed,
+                )
         scores = self.measured(c, c, statement, statistic)
         if statistic == COSINE:
             return turns(c, scores)
@@ -85,12 +103,21 @@ class Scoring:
 
     def measured(self, source: Analysis, c: Request, statement: Measure, statistic: Statistic) -> Scores:
         """Return the scores of the source for a statement, measured once in a compilation, kept or not."""
+        from growc.measurement.importance import calibration, measure
+
         data, samples = calibration(statement)
         key = data, samples, statistic
         if key not in c.model.scores:
             with placed_at(statement.file.span):
-                c.model.scores[key] = self.measure(
-                    source, data, samples, statistic, keeps=c.keeps, progress=c.progress
+                c.model.scores[key] = measure(
+                    source,
+                    data,
+                    samples,
+                    statistic,
+                    keeps=c.keeps,
+                    progress=c.progress,
+                    ranks=self.ranks,
+                    remade=self.remade,
                 )
         return c.model.scores[key]
 
