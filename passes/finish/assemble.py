@@ -15,17 +15,27 @@ from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.naming import unused
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.ties import Tie, cut_by_untie, uncounted
+from growc.passes.axes.unstacked_experts import ExpertRemoval
 from growc.passes.compilation import Repaired, Solved, Stored
-from growc.passes.edits import Patch
+from growc.passes.edits import Patch, Repairs
 from growc.passes.finish.assembled import Assembled
 from growc.passes.finish.continue_tables import continue_tables
 from growc.plans.plan import AxisStep, WeightPlan
 
 
 def repair_shapes_pass(c: Solved) -> Repaired:
-    """Repair shape operands and attributes that depend on sizes, by the dialect."""
-    repairs = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
+    """Repair shape operands and attributes that depend on sizes, by the dialect, if some size changes."""
+    if resizes(c):
+        repairs = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
+    else:
+        repairs = Repairs(c.lowered.taken, sizes={value: value.sizes for value in c.graph.values()})
     return Repaired(**vars(c), repairs=repairs)
+
+
+def resizes(c: Solved) -> bool:
+    """Whether the statements change the size of an axis, or the numbers of units that are taken singly."""
+    sizes = c.lowered.sizes.current
+    return c.lowered.taken != ExpertRemoval() or any(size != space.size[0] for space, size in sizes.items())
 
 
 def assemble_pass(c: Repaired) -> Stored:

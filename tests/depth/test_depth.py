@@ -11,6 +11,7 @@ from onnx.numpy_helper import to_array
 
 from growc import api
 from growc.errors.diagnostic import GrowError
+from growc.passes.finish.assemble import resizes
 from growc.passes.layers.layer_runs import Move, Run, RunHistory
 from growc.passes.lowering.lower_depth import out_of_phase
 
@@ -169,3 +170,14 @@ def test_a_difference_in_the_place_of_a_range_is_an_error_with_the_range_as_its_
         api.recipe(text)
     assert [d.code for d in caught.value.diagnostics] == ["G206"]
     assert "write `0..2` for layers 0 to 1" in caught.value.diagnostics[0].help
+
+
+@pytest.mark.parametrize("name", ["gpt", "t5", "llama"])
+@pytest.mark.parametrize("recipe", ["stack layers to 2 * layers by each", "reorder ffn by magnitude"])
+def test_a_plan_that_changes_no_size_needs_no_repair(name, recipe):
+    c = api.compile(api.recipe(recipe), TINY.with_name(f"tiny-{name}.onnx"))
+    repaired = c.model.repair(c.axes, c.sampled, c.lowered.sizes.of, c.lowered.taken)
+    assert not resizes(c)
+    assert not repaired.patches
+    assert not repaired.constants
+    assert c.repairs.sizes == repaired.sizes
