@@ -70,7 +70,7 @@ AFTER_DEPTH = (
     >> Pass(
         "repair_shapes",
         repair_shapes_pass,
-        requires=("model", "sampled", "axes", "lowered"),
+        requires=("model", "graph", "sampled", "axes", "lowered"),
         ensures=("repairs",),
     )
     >> Pass(
