@@ -68,6 +68,8 @@ class _Rewriting:
     now: the node that has a tensor's latest value, if it is another node.
     writes: the number of writes to a tensor that is no view.
     read: for a view, the number of these writes when it was last taken.
+    written: the first tensors of the chains of views that some write may reach.
+    first: for each node, the first tensor of the longest chain of views that it may belong to.
     trace: the place in the forward that inserted nodes belong to.
     """
 
@@ -79,6 +81,11 @@ class _Rewriting:
         self.now: dict[fx.Node, fx.Node] = {}
         self.writes: Counter[fx.Node] = Counter()
         self.read: dict[fx.Node, int] = {}
+        self.first: dict[fx.Node, fx.Node] = {}
+        for node in graph.nodes:
+            seen = _seen(node)
+            self.first[node] = node if seen is None else self.first[seen]
+        self.written = {self.first[target] for node in graph.nodes if (target := _target(node)) is not None}
         self.trace: object = None
 
     def run(self) -> None:
@@ -101,7 +108,12 @@ class _Rewriting:
             self.graph.erase_node(node)
 
     def _source(self, node: fx.Node) -> fx.Node | None:
-        """Return the node that a view is taken from. A part is a view if the list of parts is one."""
+        """Return the node that a view is taken from. A part is a view if the list of parts is one.
+
+        Views that no write reaches do not count: to tell whether they are views, torch must run them again.
+        """
+        if self.first[node] not in self.written:
+            return None
         if not _is_part(node):
             return _source(node)
         return _node(node.args[0]) if node.args[0] in self.shows else None
@@ -179,20 +191,30 @@ def _is_part(node: fx.Node) -> bool:
     return node.target is operator.getitem
 
 
+def _seen(node: fx.Node) -> fx.Node | None:
+    """Return the tensor whose memory the result of a node may show, or None."""
+    if _is_part(node):
+        return node.args[0] if isinstance(node.args[0], fx.Node) else None
+    if not isinstance(node.target, OpOverload):
+        return None
+    first = next(iter(node.target._schema.arguments), None)
+    if first is None or first.alias_info is None or not isinstance(node.args[0], fx.Node):
+        return None
+    return node.args[0]
+
+
 def _source(node: fx.Node) -> fx.Node | None:
     """Return the tensor that a view is taken from, or None.
 
     An operator that may return a view returned one if the memory is the same.
     """
-    if not isinstance(node.target, OpOverload) or node.target._schema.is_mutable:
-        return None
-    first = next(iter(node.target._schema.arguments), None)
-    if first is None or first.alias_info is None or not isinstance(node.args[0], fx.Node):
+    source = _seen(node)
+    if source is None or node.target._schema.is_mutable:  # type: ignore[union-attr]
         return None
     result = _value(node)
     result = result[0] if isinstance(result, (list, tuple)) else result
-    memory = node.args[0].meta["val"].untyped_storage()._cdata
-    return node.args[0] if result.untyped_storage()._cdata == memory else None
+    memory = source.meta["val"].untyped_storage()._cdata
+    return source if result.untyped_storage()._cdata == memory else None
 
 
 def _node(value: Any) -> fx.Node:
