@@ -101,7 +101,7 @@ libraries: build/libraries.stamp
 pages: build/pages.stamp
 	PYTHONPATH=build/pages $(SUITE) pages --json docs/suites.json $(BIN)/python -q tests/pages -m ""
 
-bench: build/peers.stamp
+bench: build/peers.stamp build/libraries.stamp
 	$(BIN)/python benchmarks/speed/run.py --peers build/peers/bin/python --json docs/performance.json
 	$(BIN)/python benchmarks/speed/page.py docs/performance.json
 

@@ -134,12 +134,18 @@ def verified(models: Path, out: Path, peers: str) -> Commands:
     return {"growc --no-verify": command, "growc": checked, "both sessions": sessions}
 
 
+def module(models: Path, out: Path, peers: str) -> Commands:
+    """Swin-T as a module, ffn twice: torch exports it for evaluation and for training, with rows left open"""
+    tasks = {"growc": "grown", "both exports": "exported", "imports and model": "made"}
+    return {label: [sys.executable, str(HERE / "swin_t.py"), task] for label, task in tasks.items()}
+
+
 def starting(models: Path, out: Path, peers: str) -> Commands:
     """Starts of the program."""
     return {"growc --help": [*GROWC, "--help"], "python": [sys.executable, "-c", "pass"]}
 
 
-CASES = {f.__name__: f for f in (wider, deeper, larger, quarter, half, verified, starting)}
+CASES = {f.__name__: f for f in (wider, deeper, larger, quarter, half, verified, module, starting)}
 
 
 def run(command: Sequence[str]) -> dict[str, float]:
