@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
@@ -91,7 +92,8 @@ def compiled(
         from growc.dialects.transformers.named_class import name_results_alone
 
         name_results_alone()
-    outer = outside(ranks)  # import before a thread shows the progress
+    import_module("growc.dialects.onnx")  # postpones imports, which works until a thread shows the progress
+    outer = outside(ranks)
     progress(f"reading {model.name}" if isinstance(model, Path) else "reading the model", 0, 0)
     path, opened_model = _named(model, example_inputs, keep_class, progress)
     progress("planning", 0, 0)

@@ -208,8 +208,8 @@ def _source(node: fx.Node) -> fx.Node | None:
 
     An operator that may return a view returned one if the memory is the same.
     """
-    source = _seen(node)
-    if source is None or node.target._schema.is_mutable:  # type: ignore[union-attr]
+    source = None if _target(node) is not None else _seen(node)
+    if source is None:
         return None
     result = _value(node)
     result = result[0] if isinstance(result, (list, tuple)) else result
