@@ -36,7 +36,7 @@ MAX_INTEGERS, MAX_FLOATS = 512, 8
 """The most elements of integer and of float values that are followed."""
 
 MAX_LONGER = 1 << 16
-"""The most elements of values that are followed because they have fewer elements at the sample points."""
+"""The most elements that values have at long inputs, if they are followed since they are short at others."""
 
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
@@ -71,7 +71,8 @@ def simulate(
         for dim, size in zip(value_of(value).shape or (), sizes or (), strict=False):
             if not isinstance(dim, int) and dim.value:
                 done.symbols[dim.value] = size
-    done.long = any(n > MAX_INTEGERS for sizes in inputs.values() for size in sizes or () for n in size)
+    lengths = (n for sizes in inputs.values() for size in sizes or () for n in size)
+    done.long = weight_shape is None and any(n > MAX_INTEGERS for n in lengths)
     for node in graph.nodes if only is None else (node for node in graph.nodes if node in only):
         for value in node.operands:
             if value.weight is not None:
@@ -194,8 +195,10 @@ def _run(
         done.known.pop(out, None)  # left by a run with other operands
         if all(v is not None for v in values):
             point_values = tuple(v[i] for v in values if v is not None)
-            limit = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
-            if all(k.size <= (limit if out.known is None else MAX_LONGER) for k in point_values):
+            limit: float = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
+            if out.known is not None:
+                limit = MAX_LONGER if done.long else math.inf
+            if all(k.size <= limit for k in point_values):
                 done.known[out] = point_values
 
 

@@ -23,4 +23,4 @@ class Simulation:
     counts: Mapping[Value, Size] = field(default_factory=dict)
     """The lengths that depend on data, by the first result of the node that counts."""
     long: bool = False
-    """Whether an input is so long that results of evaluations may need much memory."""
+    """Whether an input of the source is so long that values may need much memory."""
