@@ -135,7 +135,7 @@ def verified(models: Path, out: Path, peers: str) -> Commands:
 
 
 def module(models: Path, out: Path, peers: str) -> Commands:
-    """Swin-T as a module, ffn twice: torch exports it for evaluation and for training, with rows left open"""
+    """Swin-T as a module, ffn twice; torch exports it for evaluation and for training, rows left open."""
     tasks = {"growc": "grown", "both exports": "exported", "imports and model": "made"}
     return {label: [sys.executable, str(HERE / "swin_t.py"), task] for label, task in tasks.items()}
 

@@ -91,29 +91,23 @@ def _of_onnx(path: Path) -> Iterator[StoredTensor]:
     from onnx_ir.serde import deserialize_tensor
 
     from growc.dialects.onnx.files.load import outline
+    from growc.dialects.onnx.files.references import bodies
+
+    def within(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+        for node in nodes:
+            yield node
+            for body in bodies(node.attribute):
+                yield from within(body.node)
 
     proto = outline(path)
-    nodes = [*_nodes_within(proto.graph.node), *(n for f in proto.functions for n in _nodes_within(f.node))]
-    for graph in (proto.graph, *(graph for node in nodes for graph in _bodies(node))):
+    nodes = [*within(proto.graph.node), *(node for f in proto.functions for node in within(f.node))]
+    for graph in (proto.graph, *(body for node in nodes for body in bodies(node.attribute))):
         for tensor in graph.initializer:
             yield _of_tensor(tensor.name, deserialize_tensor(tensor))
     for node in nodes:
         for attribute in node.attribute:
             if attribute.name == "value" and attribute.HasField("t") and not node.input:
                 yield _of_tensor(node.output[0], deserialize_tensor(attribute.t))
-
-
-def _nodes_within(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for body in _bodies(node):
-            yield from _nodes_within(body.node)
-
-
-def _bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        yield from ([attribute.g] if attribute.HasField("g") else ())
-        yield from attribute.graphs
 
 
 def _of_tensor(name: str, tensor: ir.TensorProtocol) -> StoredTensor:

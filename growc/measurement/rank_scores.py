@@ -73,13 +73,14 @@ class Scoring:
 
     def layers(self, c: Request, statement: Measure | None, order: LayerOrder) -> list[list[float | None]]:
         """Return the scores for an order of the layers of each run of the source, which is `c`."""
-        from growc.measurement.given_scores import given_layers
+        if order.file is not None:
+            from growc.measurement.given_scores import given_layers
+
+            return given_layers(c, order.file)
         from growc.measurement.importance import calibration
         from growc.measurement.layer_losses import layer_losses
         from growc.measurement.probes import layer_scores, turns
 
-        if order.file is not None:
-            return given_layers(c, order.file)
         statistic = statistic_of(order) or IMPORTANCE
         assert statement is not None, "what is measured stands in the recipe"
         if statistic == LOSS:

@@ -48,6 +48,9 @@ from growc.passes.layers.layer_runs import Layers, ResultLayer, Run
 from growc.plans.scores import Scores
 from growc.recipe.statistics import Statistic
 
+MAX_ELEMENTS = 1 << 16
+"""The most elements of values that are followed at sizes that someone asks for."""
+
 
 @dataclass
 class IrModel(ABC):
@@ -188,7 +191,7 @@ class IrModel(ABC):
     ) -> Mapping[Value, tuple[Size, ...] | None]:
         """Return the sizes of all values at other sizes of the inputs; empty if these contradict."""
         try:
-            return simulate(graph, self.simulator, inputs, counts).sizes
+            return simulate(graph, self.simulator, inputs, counts, most=MAX_ELEMENTS).sizes
         except ContradictionError:
             return {}
 

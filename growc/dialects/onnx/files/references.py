@@ -108,8 +108,14 @@ def _of_attributes(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.T
         yield from (*([attribute.t] if attribute.HasField("t") else ()), *attribute.tensors)
         sparse = [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else ()
         yield from _of_sparse((*sparse, *attribute.sparse_tensors))
-        for graph in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
+        for graph in bodies([attribute]):
             yield from _of_graph(graph)
+
+
+def bodies(attributes: Iterable[onnx.AttributeProto]) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs that attributes of a node hold."""
+    for attribute in attributes:
+        yield from (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs)
 
 
 def _of_sparse(tensors: Iterable[onnx.SparseTensorProto]) -> Iterator[onnx.TensorProto]:

@@ -35,9 +35,6 @@ from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """The most elements of integer and of float values that are followed."""
 
-MAX_LONGER = 1 << 16
-"""The most elements that values have at long inputs, if they are followed since they are short at others."""
-
 
 _DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
 
@@ -55,24 +52,24 @@ def simulate(
     visit: Callable[[Node, Simulation, Callable[..., Any]], None] | None = None,
     patient: bool = False,
     only: Container[Node] | None = None,
+    most: float = math.inf,
 ) -> Simulation:
     """Run the graph, or some nodes of it, at all sample points. `counts`: the lengths that depend on data.
 
     A contradiction in a branch that some point does not take leaves sizes unknown (`patient`: in any branch).
     Any other raises ContradictionError. `weight_shape` returns changed shapes of weight uses. `visit(node,
     simulation, run)` replaces the plain evaluation of a node: `run(operands=…, attributes=…)` evaluates it,
-    with changed operands or attributes.
+    with changed operands or attributes. `most`: the most elements of values that are followed since they are
+    known at the sample points; at other sizes they may have more.
     """
     points = next((len(s) for sizes in inputs.values() for s in sizes or ()), 2)
-    done = Simulation(points, counts=counts)
+    done = Simulation(points, counts=counts, most=most)
     done.sizes.update(inputs)
     done.types.update((v, int(kind)) for v in inputs if (kind := value_of(v).dtype) is not None)
     for value, sizes in inputs.items():
         for dim, size in zip(value_of(value).shape or (), sizes or (), strict=False):
             if not isinstance(dim, int) and dim.value:
                 done.symbols[dim.value] = size
-    lengths = (n for sizes in inputs.values() for size in sizes or () for n in size)
-    done.long = weight_shape is None and any(n > MAX_INTEGERS for n in lengths)
     for node in graph.nodes if only is None else (node for node in graph.nodes if node in only):
         for value in node.operands:
             if value.weight is not None:
@@ -195,10 +192,8 @@ def _run(
         done.known.pop(out, None)  # left by a run with other operands
         if all(v is not None for v in values):
             point_values = tuple(v[i] for v in values if v is not None)
-            limit: float = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
-            if out.known is not None:
-                limit = MAX_LONGER if done.long else math.inf
-            if all(k.size <= limit for k in point_values):
+            limit = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
+            if all(k.size <= (limit if out.known is None else done.most) for k in point_values):
                 done.known[out] = point_values
 
 
@@ -275,7 +270,7 @@ class _NodeAtPoint(NamedTuple):
             not node.inputs
             or node.captured
             or any(k is None and not a for k, a in zip(known, absent, strict=True))
-            or (self.done.long and self.too_large())
+            or self.too_large()
         ):
             return None
         return self.simulator.evaluate(node, self.alike, known)
@@ -290,8 +285,13 @@ class _NodeAtPoint(NamedTuple):
 
     def too_large(self) -> bool:
         """Whether all results are inferred to have more elements than are followed."""
-        sizes = [None if t is None else t.sizes for t in self.types()]
-        return all(s is not None and math.prod(s) > MAX_LONGER for s in sizes)
+        if self.done.most == math.inf:
+            return False
+        try:
+            sizes = [None if t is None else t.sizes for t in self.types()]
+        except ContradictionError:  # the reference operators may take what inference does not
+            return False
+        return all(s is not None and math.prod(s) > self.done.most for s in sizes)
 
 
 def _told(value: Value | None, known: Array | None, point: int, done: Simulation) -> PartialType | None:

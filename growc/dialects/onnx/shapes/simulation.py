@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,5 +23,5 @@ class Simulation:
     """The sizes of the named dims of the inputs."""
     counts: Mapping[Value, Size] = field(default_factory=dict)
     """The lengths that depend on data, by the first result of the node that counts."""
-    long: bool = False
-    """Whether an input of the source is so long that values may need much memory."""
+    most: float = math.inf
+    """The most elements of values that are followed since they are known at the sample points."""

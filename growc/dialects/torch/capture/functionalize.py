@@ -50,12 +50,12 @@ def functionalise(graph: fx.Graph, buffers: Collection[str]) -> None:
 
     Raises NotFunctionalError for a write that no other operators express.
     """
-    if any(_target(node) is not None for node in graph.nodes):
+    if writes(graph):
         _Rewriting(graph, buffers).run()
 
 
 def writes(graph: fx.Graph) -> list[fx.Node]:
-    """Return the nodes that a graph still writes to. These are buffers, in evaluation too."""
+    """Return the nodes that a graph writes to. After `functionalise` these are buffers, in evaluation too."""
     return [target for node in graph.nodes if (target := _target(node)) is not None]
 
 
@@ -83,9 +83,9 @@ class _Rewriting:
         self.read: dict[fx.Node, int] = {}
         self.first: dict[fx.Node, fx.Node] = {}
         for node in graph.nodes:
-            seen = _seen(node)
-            self.first[node] = node if seen is None else self.first[seen]
-        self.written = {self.first[target] for node in graph.nodes if (target := _target(node)) is not None}
+            source = _possible_source(node)
+            self.first[node] = node if source is None else self.first[source]
+        self.written = {self.first[target] for target in writes(graph)}
         self.trace: object = None
 
     def run(self) -> None:
@@ -191,16 +191,11 @@ def _is_part(node: fx.Node) -> bool:
     return node.target is operator.getitem
 
 
-def _seen(node: fx.Node) -> fx.Node | None:
+def _possible_source(node: fx.Node) -> fx.Node | None:
     """Return the tensor whose memory the result of a node may show, or None."""
-    if _is_part(node):
-        return node.args[0] if isinstance(node.args[0], fx.Node) else None
-    if not isinstance(node.target, OpOverload):
-        return None
-    first = next(iter(node.target._schema.arguments), None)
-    if first is None or first.alias_info is None or not isinstance(node.args[0], fx.Node):
-        return None
-    return node.args[0]
+    arguments = node.target._schema.arguments if isinstance(node.target, OpOverload) else ()
+    shows = _is_part(node) or (arguments and arguments[0].alias_info is not None)
+    return node.args[0] if shows and isinstance(node.args[0], fx.Node) else None
 
 
 def _source(node: fx.Node) -> fx.Node | None:
@@ -208,7 +203,7 @@ def _source(node: fx.Node) -> fx.Node | None:
 
     An operator that may return a view returned one if the memory is the same.
     """
-    source = None if _target(node) is not None else _seen(node)
+    source = None if _target(node) is not None else _possible_source(node)
     if source is None:
         return None
     result = _value(node)
