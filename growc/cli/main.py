@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from growc.cli import multi_process
 from growc.cli.arguments import read_arguments
@@ -16,7 +17,7 @@ from growc.cli.process import (
     end_at_once,
     last_words,
     no_loggers,
-    own_process,
+    prepare_process,
     refused,
     spare_memory,
     unexpected,
@@ -25,19 +26,15 @@ from growc.dialects.transformers.named_class import class_named
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.interrupts import SignalState, interruptible
 from growc.system.limits import limits
-from growc.system.ranks import started_by_torchrun
 
 DONE = {"fmt": "what was formatted stays so", "measure": "what was measured is kept"}
 """For each command, the state that an interrupt leaves, where users may ask for it."""
 
 
-def program() -> int:
-    """Run `growc` as a process of its own, and return its exit status."""
-    with own_process():
-        status = main()
-    if started_by_torchrun():
-        end_at_once(status)
-    return status
+def program() -> NoReturn:
+    """Run `growc` as a process of its own, and end it."""
+    prepare_process()
+    end_at_once(main())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,4 +73,4 @@ def _run(arguments: Sequence[str], voice: OutputSettings) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(program())
+    program()

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.system.interrupts import INTERRUPTS
@@ -33,21 +34,19 @@ CHAIN = 20
 """The most causes of an error that are examined."""
 
 
-@contextlib.contextmanager
-def own_process() -> Iterator[None]:
-    """Settings for growc as a whole process: a signal that comes after the command has ended changes
-    nothing.
+def prepare_process() -> None:
+    """Make settings for growc as a whole process.
+
+    Signals are ignored, so that one that comes after the command has ended changes nothing.
     """
     for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)  # `interruptible` restores these handlers
     gc.set_threshold(SELDOM)
     _open_streams()
-    yield
-    gc.freeze()  # keeps the interpreter's last collection from scanning all imports
 
 
-def end_at_once(status: int) -> None:
-    """End the process after its exit functions have run.
+def end_at_once(status: int) -> NoReturn:
+    """End the process after its exit functions have run, without freeing every object first.
 
     Threads that torch.distributed leaves behind abort some processes that continue to the interpreter's end.
     """

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"})
 SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGTERM}
@@ -50,8 +51,8 @@ def _is_kept(path: object) -> bool:
     return isinstance(path, str | bytes | os.PathLike) and not os.fsdecode(path).startswith("/dev/")
 
 
-def run(at: int, fault: str, count: str, arguments: list[str]) -> int:
-    from growc.cli.main import program
+def run(at: int, fault: str, count: str, arguments: list[str]) -> NoReturn:
+    from growc.cli import main
 
     steps = Steps(at, fault)
     usual = os.fsync
@@ -64,12 +65,17 @@ def run(at: int, fault: str, count: str, arguments: list[str]) -> int:
     sys.dont_write_bytecode = True
     sys.addaudithook(steps.hook)
     sys.argv[1:] = arguments
-    status = program()
-    steps.armed = False
-    if count != "-":
-        Path(count).write_text(str(steps.count))
-    return status
+    end = main.end_at_once
+
+    def ended(status: int) -> NoReturn:
+        steps.armed = False
+        if count != "-":
+            Path(count).write_text(str(steps.count))
+        end(status)
+
+    main.end_at_once = ended
+    main.program()
 
 
 if __name__ == "__main__":
-    sys.exit(run(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]))
+    run(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])
