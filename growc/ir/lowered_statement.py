@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from math import prod
 
 import numpy as np
 
@@ -201,7 +202,7 @@ class Sizes:
         size = self.asked.get(tuple(spaces))
         if size is not None:
             return size
-        return int(np.prod([self.of(s)[0] for s in spaces], dtype=np.int64))
+        return prod(self.of(s)[0] for s in spaces)
 
     def ask(self, spaces: Sequence[Space], size: int) -> None:
         """Record the size that a product will have once its factors are settled."""

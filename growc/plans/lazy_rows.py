@@ -24,6 +24,8 @@ BLOCK = 1 << 20
 """Bytes of rows that are computed together. With intermediates they fit a cache."""
 AHEAD = 2
 """The number of blocks that are computed at once."""
+SMALL = 1 << 16
+"""Bytes of a block that is computed at once: handing it to a thread would take longer."""
 
 Key = TypeVar("Key")
 
@@ -50,6 +52,10 @@ class Rows:
     def step(self) -> int:
         """The number of rows of a block."""
         return max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
+
+    def nbytes(self, count: int) -> int:
+        """The bytes of so many rows."""
+        return count * self.width * self.dtype.itemsize
 
     def blocks(self) -> Iterator[Array]:
         """Yield all rows in order, about BLOCK bytes at a time. Some blocks are computed in advance."""
@@ -106,8 +112,10 @@ def end_to_end(parts: Iterable[tuple[Key, int, Callable[[], Rows]]]) -> Iterator
                     yield from _done(coming)
                     yield key, rows.read(numbers)
                     continue
-                # the thread needs this thread's numpy error settings
-                coming.append((key, threads.submit(copy_context().run, rows.read, numbers)))
+                if rows.nbytes(len(numbers)) <= SMALL:
+                    coming.append((key, _now(rows.read(numbers))))
+                else:  # the thread needs this thread's numpy error settings
+                    coming.append((key, threads.submit(copy_context().run, rows.read, numbers)))
                 if len(coming) > AHEAD:
                     yield from _done(coming, AHEAD)
         yield from _done(coming)
@@ -118,6 +126,13 @@ def _done(coming: deque[tuple[Key, Future[Array]]], left: int = 0) -> Iterator[t
     while len(coming) > left:
         key, block = coming.popleft()
         yield key, block.result()
+
+
+def _now(block: Array) -> Future[Array]:
+    """A block that is computed already."""
+    done: Future[Array] = Future()
+    done.set_result(block)
+    return done
 
 
 def stored(array: Array) -> Rows:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import reduce
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -167,7 +168,7 @@ class Layout:
         if self.step is not None:
             return int(getattr(self.step, which))
         sizes = [getattr(p, which) for p in self.parts]
-        return int(np.prod(sizes)) if self.kind == "product" else int(sum(sizes))
+        return int(prod(sizes)) if self.kind == "product" else int(sum(sizes))
 
     @property
     def is_identity(self) -> bool:
@@ -311,7 +312,7 @@ class WeightPlan:
     @property
     def elements(self) -> int:
         """The number of elements after the plan."""
-        return int(np.prod(self.after, dtype=np.int64))
+        return prod(self.after)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-
-import numpy as np
+from math import prod
 
 from growc.algebra.space import Space, find, leaves
 from growc.ir.graph import Node, Value
@@ -189,7 +188,7 @@ class Streams:
 
     def bears(self, value: Value) -> bool:
         """Whether a value is a parameter with an element for each unit."""
-        return value in self.static and value.floating and int(np.prod(shape_of(value))) > 1
+        return value in self.static and value.floating and prod(shape_of(value)) > 1
 
     def summed(self, node: Node) -> set[Space]:
         """The atoms over which a product sums."""
@@ -284,4 +283,4 @@ def shape_of(value: Value) -> tuple[int, ...]:
 
 def elements(value: Value) -> tuple[int, ...]:
     """The number of elements of a value at each sample point."""
-    return tuple(int(x) for x in np.prod(np.array(value.sizes or ((1,),), dtype=np.int64), axis=0))
+    return tuple(prod(sizes) for sizes in zip(*(value.sizes or ((1,),)), strict=True))

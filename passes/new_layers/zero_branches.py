@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 import numpy as np
 
@@ -403,7 +404,7 @@ class Branches:
         preferably a stored one, else the other factor.
         """
         operands = sorted((v for v in node.inputs if v is not None), key=lambda v: v.weight is None)
-        scales = [v for v in operands if v in self.static and int(np.prod(shape_of(v))) > 1]
+        scales = [v for v in operands if v in self.static and prod(shape_of(v)) > 1]
         activations = [v for v in operands if v not in self.static and v.known is None]
         return self.any_zero([*scales, *activations], node, inside)
 

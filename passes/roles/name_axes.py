@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-
-import numpy as np
+from math import prod
 
 from growc.algebra.space import Space, atoms_of, factors, find, segments
 from growc.errors.short_repr import brief
@@ -48,7 +47,7 @@ class RoleAxis:
     @property
     def size(self) -> int:
         """The size of the axis at the first sample point (roles are static)."""
-        return int(np.prod([s.size[0] for s in self.spaces], dtype=np.int64))
+        return prod(s.size[0] for s in self.spaces)
 
 
 @dataclass

@@ -189,7 +189,7 @@ def _without_weights(data: mmap.mmap, location: str) -> bytes:
         if number == _GRAPH:
             graph = bytearray()
             for inner, inner_first, inner_content, inner_end in _fields(data, content, end):
-                if inner == _INITIALIZER:
+                if inner == _INITIALIZER and inner_end - inner_content >= INLINE_LIMIT:
                     graph += _message(_INITIALIZER, _tensor(data, inner_content, inner_end, location))
                 else:
                     graph += data[inner_first:inner_end]

@@ -7,7 +7,8 @@ holds wherever its name stands: in initializers, attributes, sparse tensors, bod
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import onnx
@@ -30,11 +31,15 @@ def settle(proto: onnx.ModelProto, owner: Path) -> bool:
     inner = [t for t in _inner_tensors(proto) if _is_reference(t)]
     entries = list(_locations([*large, *inner]))
     real_paths = {name: str(companion(owner, name)) for name in dict.fromkeys(e.value for e in entries)}
-    for entry in entries:  # most tensors lie in one file
+    for entry in entries:
         entry.value = real_paths[entry.value]
-    small = [*inner, *(t for t in large if _is_small(t))]
+    size_of = cache(file_size)  # most tensors lie in one file
+    small = [*inner, *(t for t in large if _is_small(t, size_of))]
+    by_file: dict[str, list[onnx.TensorProto]] = {}
     for tensor in small:
-        _read(tensor)
+        by_file.setdefault(reference(tensor)["location"], []).append(tensor)
+    for location, tensors in by_file.items():
+        _read(tensors, Path(location))
     return bool(small)
 
 
@@ -62,23 +67,28 @@ def reference(tensor: onnx.TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data}
 
 
-def _is_small(tensor: onnx.TensorProto) -> bool:
+def file_size(path: str) -> int | None:
+    """Return the size of a file in bytes; None if there is no such file."""
+    place = Path(path)
+    return place.stat().st_size if place.is_file() else None
+
+
+def _is_small(tensor: onnx.TensorProto, size_of: Callable[[str], int | None]) -> bool:
     """Whether a tensor has few bytes, and its file exists."""
     fields = reference(tensor)
-    place = Path(fields.get("location", ""))
-    if not place.is_file():
-        return False
-    return int(fields.get("length", place.stat().st_size - int(fields.get("offset", 0)))) < INLINE_LIMIT
+    size = size_of(fields.get("location", ""))
+    return size is not None and int(fields.get("length", size - int(fields.get("offset", 0)))) < INLINE_LIMIT
 
 
-def _read(tensor: onnx.TensorProto) -> None:
-    """Replace the reference to a tensor's elements by the elements."""
-    fields = reference(tensor)
-    with Path(fields["location"]).open("rb") as file:
-        file.seek(int(fields.get("offset", 0)))
-        tensor.raw_data = file.read(int(fields.get("length", -1)))
-    tensor.ClearField("external_data")
-    tensor.ClearField("data_location")
+def _read(tensors: Iterable[onnx.TensorProto], path: Path) -> None:
+    """Replace references to elements in a file by the elements."""
+    with path.open("rb") as file:
+        for tensor in tensors:
+            fields = reference(tensor)
+            file.seek(int(fields.get("offset", 0)))
+            tensor.raw_data = file.read(int(fields.get("length", -1)))
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
 
 
 # ------------------------------------------------------------------------------- tensors inside of others

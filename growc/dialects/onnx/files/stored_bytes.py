@@ -5,13 +5,15 @@ Libraries map the bytes that a file names, whatever stands there, so no reader o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from math import prod
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 
-from growc.dialects.onnx.files.references import reference
+from growc.dialects.onnx.files.references import file_size, reference
 from growc.errors.diagnostic import Diagnostic, GrowError
 
 LARGEST = 1 << 60
@@ -30,14 +32,15 @@ def check_tensors(proto: onnx.ModelProto, owner: Path) -> None:
             )
             raise GrowError(Diagnostic("G311", message))
     seen: set[str] = set()
+    size_of = cache(file_size)
     for tensor in proto.graph.initializer:
-        if reason := "it is there twice" if tensor.name in seen else _fault(tensor):
+        if reason := "it is there twice" if tensor.name in seen else _fault(tensor, size_of):
             message = f"the initializer `{tensor.name}` of `{owner}` is not valid: {reason}"
             raise GrowError(Diagnostic("G311", message))
         seen.add(tensor.name)
 
 
-def _fault(tensor: onnx.TensorProto) -> str:
+def _fault(tensor: onnx.TensorProto, size_of: Callable[[str], int | None]) -> str:
     try:
         kind = ir.DataType(tensor.data_type)
     except ValueError:
@@ -53,13 +56,13 @@ def _fault(tensor: onnx.TensorProto) -> str:
         )
     nbytes = (size * kind.bitwidth + 7) // 8
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _misplaced(reference(tensor), nbytes)
+        return _misplaced(reference(tensor), nbytes, size_of)
     if tensor.HasField("raw_data") and len(tensor.raw_data) != nbytes:
         return f"it has {len(tensor.raw_data)} bytes, and its shape {list(tensor.dims)} takes {nbytes}"
     return ""
 
 
-def _misplaced(entries: dict[str, str], nbytes: int) -> str:
+def _misplaced(entries: dict[str, str], nbytes: int, size_of: Callable[[str], int | None]) -> str:
     """Return the fault of a reference. The file need not exist until a weight is read."""
     if "location" not in entries:
         return "it lies in a file without a name"
@@ -69,7 +72,8 @@ def _misplaced(entries: dict[str, str], nbytes: int) -> str:
         return "its place in a file is no number"
     if offset < 0 or length not in (0, nbytes):
         return f"it has {length} bytes at {offset}, and its shape takes {nbytes}"
-    place = Path(entries["location"])
-    if place.is_file() and offset + nbytes > place.stat().st_size:
-        return f"its data end at byte {offset + nbytes} of `{place.name}`, which is shorter"
+    size = size_of(entries["location"])
+    if size is not None and offset + nbytes > size:
+        name = Path(entries["location"]).name
+        return f"its data end at byte {offset + nbytes} of `{name}`, which is shorter"
     return ""

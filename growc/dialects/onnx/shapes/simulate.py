@@ -158,6 +158,13 @@ def _run(
         FOLLOW[node.op](node, done, {**known_operands, **operands})
         return
     alike = simulator.alike(node, attributes, count, op)
+    key = None if operands else _operands_without_values(node, done)
+    if key is not None and key in alike.results:
+        done.types.update(zip(node.outputs, (kind for kind, _ in alike.results[key]), strict=True))
+        done.sizes.update(zip(node.outputs, (sizes for _, sizes in alike.results[key]), strict=True))
+        for out in node.outputs:
+            done.known.pop(out, None)
+        return
     inferred: list[list[tuple[int, ...] | None]] = []
     values: list[list[Array] | None] = []
     for point in range(done.points):
@@ -170,6 +177,8 @@ def _run(
             done.types.update((o, _element(r)) for o, r in zip(node.outputs, result, strict=False))
             continue
         told_types = here.types()
+        if any(told is None or not told.element or told.at(None) is None for told in told_types):
+            key = None  # what the file declares for these very results comes in
         for k, (out, inferred_type) in enumerate(zip(node.outputs, told_types, strict=True)):
             if inferred_type is not None and inferred_type.element:
                 done.types[out] = _element_of(node, k, inferred_type.element, simulator, done)
@@ -195,6 +204,19 @@ def _run(
             limit = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
             if all(k.size <= (limit if out.known is None else done.most) for k in point_values):
                 done.known[out] = point_values
+    if key is not None and all(v is None for v in values):
+        alike.results[key] = [(done.types[out], done.sizes[out]) for out in node.outputs]
+
+
+def _operands_without_values(node: Node, done: Simulation) -> object:
+    """Return the types and sizes of a node's operands at all points, from which its results follow.
+
+    None if some have values, or if a result has a length of its own.
+    """
+    if node.outputs[0] in done.counts or any(value in done.known for value in node.inputs):
+        return None
+    types, sizes = done.types, done.sizes
+    return done.points, *(None if v is None else (types.get(v), sizes.get(v)) for v in node.inputs)
 
 
 def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, ...] | None) -> None:
@@ -262,7 +284,7 @@ class _NodeAtPoint(NamedTuple):
                 return None
             dims = [s[self.point] for s in sizes]
             if node.op == "Size":
-                return [np.asarray(int(np.prod(dims, dtype=np.int64)))]
+                return [np.asarray(math.prod(dims))]
             start, end = node.integer("start"), node.integer("end", len(dims))
             return [np.asarray(dims[start:end], dtype=np.int64)]
         absent = [node.input(i) is None for i in range(len(known))]

@@ -81,13 +81,15 @@ PartialTypes = tuple[PartialType | None, ...]
 class NodeClass:
     """Nodes that are equal except for names, with operands i0, i1, … and results o0, …
 
-    known_types: the types of their results, by their operands.
+    known_types: the types of their results, by their operands at one sample point.
+    results: the element types and sizes of their results at all points, by operands without values.
     """
 
     __repr__ = brief
 
     proto: onnx.NodeProto
     known_types: dict[object, list[PartialType | None]] = field(default_factory=dict)
+    results: dict[object, list[tuple[int, tuple[Size, ...] | None]]] = field(default_factory=dict)
 
 
 class Simulator:
