@@ -25,6 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 from growc.algebra.indexmap import Array
@@ -147,11 +148,12 @@ def spell(term: Term) -> str:
     return "(" + (" " if kind == "*" else " + ").join(map(spell, parts)) + ")"
 
 
-def labels(term: Term) -> list[str]:
+@cache
+def labels(term: Term) -> tuple[str, ...]:
     """The labels in a term, left to right."""
     if isinstance(term, str):
-        return [] if term in ("_", "#", "1") else [term.rstrip("!~")]
-    return [name for part in term[1] for name in labels(part)]
+        return () if term in ("_", "#", "1") else (term.rstrip("!~"),)
+    return tuple(name for part in term[1] for name in labels(part))
 
 
 def is_whole(term: Term) -> bool:

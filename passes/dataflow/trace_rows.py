@@ -95,7 +95,7 @@ def above_of(graph: Graph, result: Value, along: RowPlace, *, zeros: bool = True
         }
         is_chosen = any(0 in above and above[0].axis == one.axis for one in node.addresses if not one.end)
         keeps_apart = line.treatment.startswith(KEEPING if zeros else KEEPING + ROWWISE)
-        if above and not is_chosen and labels(term) == [term] and keeps_apart:
+        if above and not is_chosen and labels(term) == (term,) and keeps_apart:
             yield above
 
 
