@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
@@ -51,6 +52,9 @@ class Site:
 
 LineRule = Callable[[Site], Line]
 
+Sizes = tuple[Size, ...]
+"""The sizes of all axes of an operand."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -77,7 +81,7 @@ class Row:
         if self.rule is not None:
             return self.rule(site)
         for left, right in self.variants:
-            line = _instantiate(left, right, site, self.treatment)
+            line = _instantiate(left, right, _sizes(site.inputs), _sizes(site.outputs), self.treatment)
             if line is not None:
                 return line
         return opaque(site)
@@ -132,61 +136,68 @@ def _variant(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(p.strip() for p in left.split(",")), tuple(p.strip() for p in right.split(","))
 
 
-def _instantiate(left: Sequence[str], right: Sequence[str], site: Site, treatment: str) -> Line | None:
-    """A pattern at a node, or None where the ranks do not fit."""
+def _sizes(operands: Sequence[Operand | None]) -> tuple[Sizes | None, ...]:
+    return tuple(None if operand is None else operand.sizes for operand in operands)
+
+
+@lru_cache(maxsize=1 << 12)  # most nodes are one of a few kinds
+def _instantiate(
+    left: tuple[str, ...],
+    right: tuple[str, ...],
+    inputs: tuple[Sizes | None, ...],
+    outputs: tuple[Sizes | None, ...],
+    treatment: str,
+) -> Line | None:
+    """A pattern at operands and results of these sizes (None: absent), or None where the ranks do not fit."""
     ins = [parse_axes(p.rstrip("?")) for p in left]
-    if len(ins) < len(site.inputs) and len(left) > 0 and left[-1].endswith("*"):
-        ins += [parse_axes(left[-1].rstrip("*"))] * (len(site.inputs) - len(ins))
-    if len(site.inputs) > len(ins) or any(
+    if len(ins) < len(inputs) and len(left) > 0 and left[-1].endswith("*"):
+        ins += [parse_axes(left[-1].rstrip("*"))] * (len(inputs) - len(ins))
+    if len(inputs) > len(ins) or any(
         not p.endswith("?")
-        for p in left[len(site.inputs) :]  # a missing operand must be optional
+        for p in left[len(inputs) :]  # a missing operand must be optional
     ):
         return None
     outs = [parse_axes(p) for p in right]
-    pairs: list[tuple[list[Term], Operand | None]] = list(zip(ins, site.inputs, strict=False))
-    pairs += list(zip(outs, site.outputs, strict=False))
+    pairs: list[tuple[list[Term], Sizes | None]] = list(zip(ins, inputs, strict=False))
+    pairs += list(zip(outs, outputs, strict=False))
     stretch = 0
-    for terms, operand in pairs:
-        if operand is None:
+    for terms, sizes in pairs:
+        if sizes is None:
             continue
-        extra = operand.rank - len([t for t in terms if t != "..."])
+        extra = len(sizes) - len([t for t in terms if t != "..."])
         if extra < 0 or (extra > 0 and "..." not in terms):
             return None
         stretch = max(stretch, extra)
     widest = _ellipsis_sizes(pairs, stretch)
     terms_of_operands: list[AxisTerms | None] = []
-    for terms, operand in pairs:
-        terms_of_operands.append(None if operand is None else _expand(terms, operand, widest, stretch))
-    n = len(site.inputs)
+    for terms, sizes in pairs:
+        terms_of_operands.append(None if sizes is None else _expand(terms, sizes, widest))
+    n = len(inputs)
     results: list[AxisTerms | None] = list(terms_of_operands[n:])
-    results += [None] * (len(site.outputs) - len(results))
+    results += [None] * (len(outputs) - len(results))
     return Line(tuple(terms_of_operands[:n]), tuple(results), treatment)
 
 
-def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Operand | None]], stretch: int) -> list[Size | None]:
+def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Sizes | None]], stretch: int) -> list[Size | None]:
     """The broadcast size of every axis under the ellipsis, from the right."""
     widest: list[Size | None] = [None] * stretch
-    for terms, operand in pairs:
-        if operand is None or "..." not in terms:
+    for terms, sizes in pairs:
+        if sizes is None or "..." not in terms:
             continue
-        assert operand.sizes is not None
-        start, extra = terms.index("..."), operand.rank - (len(terms) - 1)
-        for i, size in enumerate(reversed(operand.sizes[start : start + extra])):
+        start, extra = terms.index("..."), len(sizes) - (len(terms) - 1)
+        for i, size in enumerate(reversed(sizes[start : start + extra])):
             if widest[i] is None or all(s == 1 for s in widest[i] or ()):
                 widest[i] = size
     return widest
 
 
-def _expand(
-    terms: Sequence[Term], operand: Operand, widest: Sequence[Size | None], stretch: int
-) -> AxisTerms:
-    assert operand.sizes is not None
+def _expand(terms: Sequence[Term], sizes: Sizes, widest: Sequence[Size | None]) -> AxisTerms:
     if "..." not in terms:
         return tuple(terms)
-    start, extra = list(terms).index("..."), operand.rank - (len(terms) - 1)
+    start, extra = list(terms).index("..."), len(sizes) - (len(terms) - 1)
     middle: list[Term] = []
     for i in range(extra - 1, -1, -1):
-        size = operand.sizes[start + extra - 1 - i]
+        size = sizes[start + extra - 1 - i]
         middle.append(broadcast_label(f"e{i}", size, widest[i]))
     return (*terms[:start], *middle, *terms[start + 1 :])
 
