@@ -257,8 +257,8 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
         for space, term in zip(axes.of(value), terms, strict=True)
     ]
     for space, term in places:
-        if isinstance(term, str) and labels(term):
-            by_label.setdefault(labels(term)[0], Space(space.size, counts=find(space).counts))
+        if isinstance(term, str) and labels(term) and labels(term)[0] not in by_label:
+            by_label[labels(term)[0]] = Space(space.size, counts=find(space).counts)
     for name, size in line.sizes.items():
         size = size[:-1] if counted else size
         several = counted and line.sizes[name][-1] == MANY

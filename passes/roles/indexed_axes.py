@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-import numpy as np
-
 from growc.algebra.space import Space, find, leaves, segments
 from growc.ir.graph import Node, Value, backward
 from growc.ir.notation import Term, is_whole, labels, names_of
@@ -188,7 +186,8 @@ def _all_equal(value: Value) -> bool:
         data = node.inputs[0]
         assert data is not None
         value = data
-    return bool(value.known) and all(len(np.unique(k)) <= 1 for k in value.known or ())
+    flat = [known.reshape(-1) for known in value.known or ()]
+    return bool(flat) and all(bool((numbers[1:] == numbers[:-1]).all()) for numbers in flat)
 
 
 def _given(index: Value) -> bool:
