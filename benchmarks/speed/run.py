@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -152,22 +153,26 @@ def run(command: Sequence[str]) -> dict[str, float]:
     """Wall and processor seconds of a process, and the most memory that it held beside mapped files."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment = {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(os.cpu_count())}
-    start, peak = time.perf_counter(), 0
+    start, seen, ended = time.perf_counter(), [0], threading.Event()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True
     )
-    while True:
-        done, status, usage = os.wait4(process.pid, os.WNOHANG)
-        if done:
-            break
-        peak = max(peak, anonymous(process.pid))
-        time.sleep(MEMORY_EVERY)
+
+    def watch() -> None:
+        while not ended.wait(MEMORY_EVERY):
+            seen.append(anonymous(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
+    ended.set()
+    watcher.join()
     if status:
         raise SystemExit(
             f"{' '.join(command)} failed: {process.stderr.read()[-2000:] if process.stderr else ''}"
         )
-    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "memory": peak}
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "memory": max(seen)}
 
 
 def copies(out: Path, result: Path) -> dict[str, float]:
