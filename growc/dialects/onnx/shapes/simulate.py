@@ -10,27 +10,26 @@ matching of numbers. The same code runs on the source and, with changed weights 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Mapping
+from typing import Any
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.body_lines import FOLLOW
+from growc.dialects.onnx.shapes.node_at_point import NodeAtPoint, element_of
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import (
     IN_SCHEMAS,
     ContradictionError,
     NodeClass,
-    PartialType,
     Simulator,
 )
 from growc.ir.graph import Graph, Node, Value
-from growc.ir.traits import JOIN, SAME, SIZES, TAKE, VIEW
+from growc.ir.traits import JOIN, SAME, TAKE, VIEW
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """The most elements of integer and of float values that are followed."""
@@ -159,26 +158,53 @@ def _run(
         return
     alike = simulator.alike(node, attributes, count, op)
     key = None if operands else _operands_without_values(node, done)
-    if key is not None and key in alike.results:
-        done.types.update(zip(node.outputs, (kind for kind, _ in alike.results[key]), strict=True))
-        done.sizes.update(zip(node.outputs, (sizes for _, sizes in alike.results[key]), strict=True))
-        for out in node.outputs:
-            done.known.pop(out, None)
+    shared = None if key is None else alike.results.get(key)
+    if shared is None:
+        inferred = _run_by_itself(node, alike, simulator, done, operands, count)
+        if key is not None and inferred:
+            alike.results[key] = [(done.types[out], done.sizes[out]) for out in node.outputs]
         return
+    for out, (kind, sizes) in zip(node.outputs, shared, strict=True):
+        done.types[out], done.sizes[out] = kind, sizes
+        done.known.pop(out, None)
+
+
+def _operands_without_values(node: Node, done: Simulation) -> object:
+    """Return the types and sizes of a node's operands at all points, from which its results follow.
+
+    None if some have values, or if a result has a length of its own.
+    """
+    if node.outputs[0] in done.counts or any(value in done.known for value in node.inputs):
+        return None
+    types, sizes = done.types, done.sizes
+    return done.points, *(None if v is None else (types.get(v), sizes.get(v)) for v in node.inputs)
+
+
+def _run_by_itself(
+    node: Node,
+    alike: NodeClass,
+    simulator: Simulator,
+    done: Simulation,
+    operands: Mapping[int, tuple[Array, ...]],
+    count: int,
+) -> bool:
+    """Run a node with `count` operands. Returns whether all results are inferred, from types and sizes."""
+    told = True
     inferred: list[list[tuple[int, ...] | None]] = []
     values: list[list[Array] | None] = []
     for point in range(done.points):
         known = [_known(node, i, point, done, operands) for i in range(count)]
-        here = _NodeAtPoint(node, alike, simulator, done, known, point)
+        here = NodeAtPoint(node, alike, simulator, done, known, point)
         result = here.values()
         values.append(result)
         if result is not None:
+            told = False
             inferred.append([r.shape for r in result])
-            done.types.update((o, _element(r)) for o, r in zip(node.outputs, result, strict=False))
+            done.types.update((o, element_of(r)) for o, r in zip(node.outputs, result, strict=False))
             continue
         told_types = here.types()
-        if any(told is None or not told.element or told.at(None) is None for told in told_types):
-            key = None  # what the file declares for these very results comes in
+        # where a type is not told, what the file declares for this very result comes in
+        told &= all(kind is not None and kind.element > 0 and kind.sizes is not None for kind in told_types)
         for k, (out, inferred_type) in enumerate(zip(node.outputs, told_types, strict=True)):
             if inferred_type is not None and inferred_type.element:
                 done.types[out] = _element_of(node, k, inferred_type.element, simulator, done)
@@ -204,19 +230,7 @@ def _run(
             limit = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
             if all(k.size <= (limit if out.known is None else done.most) for k in point_values):
                 done.known[out] = point_values
-    if key is not None and all(v is None for v in values):
-        alike.results[key] = [(done.types[out], done.sizes[out]) for out in node.outputs]
-
-
-def _operands_without_values(node: Node, done: Simulation) -> object:
-    """Return the types and sizes of a node's operands at all points, from which its results follow.
-
-    None if some have values, or if a result has a length of its own.
-    """
-    if node.outputs[0] in done.counts or any(value in done.known for value in node.inputs):
-        return None
-    types, sizes = done.types, done.sizes
-    return done.points, *(None if v is None else (types.get(v), sizes.get(v)) for v in node.inputs)
+    return told
 
 
 def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, ...] | None) -> None:
@@ -251,10 +265,6 @@ def _of_one_type(schema: Any, operand: int, result: int) -> bool:
     )
 
 
-def _element(array: Array) -> int:
-    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
-
-
 def _known(
     node: Node, i: int, point: int, done: Simulation, operands: Mapping[int, tuple[Array, ...]]
 ) -> Array | None:
@@ -262,70 +272,6 @@ def _known(
         return operands[i][point]
     value = node.input(i)
     return done.known[value][point] if value is not None and value in done.known else None
-
-
-class _NodeAtPoint(NamedTuple):
-    """A node at one sample point, with the operands that are known there."""
-
-    node: Node
-    alike: NodeClass
-    simulator: Simulator
-    done: Simulation
-    known: list[Array | None]
-    point: int
-
-    def values(self) -> list[Array] | None:
-        """Return the results if all operands are known (for Shape and Size: the operand's sizes)."""
-        node, known = self.node, self.known
-        first = node.input(0)
-        if node.has(SIZES) and first is not None:
-            sizes = self.done.sizes.get(first)
-            if sizes is None:
-                return None
-            dims = [s[self.point] for s in sizes]
-            if node.op == "Size":
-                return [np.asarray(math.prod(dims))]
-            start, end = node.integer("start"), node.integer("end", len(dims))
-            return [np.asarray(dims[start:end], dtype=np.int64)]
-        absent = [node.input(i) is None for i in range(len(known))]
-        if (
-            not node.inputs
-            or node.captured
-            or any(k is None and not a for k, a in zip(known, absent, strict=True))
-            or self.too_large()
-        ):
-            return None
-        return self.simulator.evaluate(node, self.alike, known)
-
-    def types(self) -> Sequence[PartialType | None]:
-        """Return the types of the results, as far as onnx infers them."""
-        node = self.node
-        types = tuple(_told(node.input(i), k, self.point, self.done) for i, k in enumerate(self.known))
-        if any(t is None and node.input(i) is not None for i, t in enumerate(types)):
-            return [None] * len(node.outputs)
-        return self.simulator.infer(node, self.alike, types, self.known)
-
-    def too_large(self) -> bool:
-        """Whether all results are inferred to have more elements than are followed."""
-        if self.done.most == math.inf:
-            return False
-        try:
-            sizes = [None if t is None else t.sizes for t in self.types()]
-        except ContradictionError:  # the reference operators may take what inference does not
-            return False
-        return all(s is not None and math.prod(s) > self.done.most for s in sizes)
-
-
-def _told(value: Value | None, known: Array | None, point: int, done: Simulation) -> PartialType | None:
-    kind = None if value is None else done.types.get(value)
-    dims: tuple[int, ...] | None = None
-    if known is not None:
-        kind, dims = kind or _element(known), known.shape
-    elif value is None or kind is None:
-        return None
-    elif (sizes := done.sizes.get(value)) is not None:
-        dims = tuple(s[point] for s in sizes)
-    return PartialType(IN_SCHEMAS.get(kind, kind), dims)
 
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
