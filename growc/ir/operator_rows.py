@@ -52,7 +52,7 @@ class Site:
 
 LineRule = Callable[[Site], Line]
 
-Sizes = tuple[Size, ...]
+AxisSizes = tuple[Size, ...]
 """The sizes of all axes of an operand."""
 
 
@@ -136,7 +136,7 @@ def _variant(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(p.strip() for p in left.split(",")), tuple(p.strip() for p in right.split(","))
 
 
-def _sizes(operands: Sequence[Operand | None]) -> tuple[Sizes | None, ...]:
+def _sizes(operands: Sequence[Operand | None]) -> tuple[AxisSizes | None, ...]:
     return tuple(None if operand is None else operand.sizes for operand in operands)
 
 
@@ -144,8 +144,8 @@ def _sizes(operands: Sequence[Operand | None]) -> tuple[Sizes | None, ...]:
 def _instantiate(
     left: tuple[str, ...],
     right: tuple[str, ...],
-    inputs: tuple[Sizes | None, ...],
-    outputs: tuple[Sizes | None, ...],
+    inputs: tuple[AxisSizes | None, ...],
+    outputs: tuple[AxisSizes | None, ...],
     treatment: str,
 ) -> Line | None:
     """A pattern at operands and results of these sizes (None: absent), or None where the ranks do not fit."""
@@ -158,7 +158,7 @@ def _instantiate(
     ):
         return None
     outs = [parse_axes(p) for p in right]
-    pairs: list[tuple[list[Term], Sizes | None]] = list(zip(ins, inputs, strict=False))
+    pairs: list[tuple[list[Term], AxisSizes | None]] = list(zip(ins, inputs, strict=False))
     pairs += list(zip(outs, outputs, strict=False))
     stretch = 0
     for terms, sizes in pairs:
@@ -178,7 +178,7 @@ def _instantiate(
     return Line(tuple(terms_of_operands[:n]), tuple(results), treatment)
 
 
-def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Sizes | None]], stretch: int) -> list[Size | None]:
+def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], AxisSizes | None]], stretch: int) -> list[Size | None]:
     """The broadcast size of every axis under the ellipsis, from the right."""
     widest: list[Size | None] = [None] * stretch
     for terms, sizes in pairs:
@@ -191,7 +191,7 @@ def _ellipsis_sizes(pairs: Sequence[tuple[list[Term], Sizes | None]], stretch: i
     return widest
 
 
-def _expand(terms: Sequence[Term], sizes: Sizes, widest: Sequence[Size | None]) -> AxisTerms:
+def _expand(terms: Sequence[Term], sizes: AxisSizes, widest: Sequence[Size | None]) -> AxisTerms:
     if "..." not in terms:
         return tuple(terms)
     start, extra = list(terms).index("..."), len(sizes) - (len(terms) - 1)
