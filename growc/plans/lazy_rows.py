@@ -25,7 +25,7 @@ BLOCK = 1 << 20
 AHEAD = 2
 """The number of blocks that are computed at once."""
 SMALL = 1 << 16
-"""Bytes of a block that is computed at once: handing it to a thread would take longer."""
+"""Bytes of a block that no thread computes: handing it over would take longer."""
 
 Key = TypeVar("Key")
 
@@ -51,7 +51,7 @@ class Rows:
     @property
     def step(self) -> int:
         """The number of rows of a block."""
-        return max(1, BLOCK // max(1, self.width * self.dtype.itemsize))
+        return max(1, BLOCK // max(1, self.nbytes(1)))
 
     def nbytes(self, count: int) -> int:
         """The bytes of so many rows."""
