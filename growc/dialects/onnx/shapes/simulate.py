@@ -20,16 +20,15 @@ from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.body_lines import FOLLOW
-from growc.dialects.onnx.shapes.node_at_point import NodeAtPoint, element_of
+from growc.dialects.onnx.shapes.node_at_all_points import operands_at_all_points, run_by_itself
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import (
-    IN_SCHEMAS,
     ContradictionError,
-    NodeClass,
+    NodeResults,
     Simulator,
 )
 from growc.ir.graph import Graph, Node, Value
-from growc.ir.traits import JOIN, SAME, TAKE, VIEW
+from growc.ir.traits import JOIN, SAME, TAKE
 
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """The most elements of integer and of float values that are followed."""
@@ -157,127 +156,25 @@ def _run(
         FOLLOW[node.op](node, done, {**known_operands, **operands})
         return
     alike = simulator.alike(node, attributes, count, op)
-    key = None if operands else _operands_without_values(node, done)
-    shared = None if key is None else alike.results.get(key)
-    if shared is None:
-        inferred = _run_by_itself(node, alike, simulator, done, operands, count)
+    key = operands_at_all_points(node, done, operands, count)
+    results = None if key is None else alike.results.get(key)
+    if results is None:
+        results, inferred = run_by_itself(node, alike, simulator, done, operands, count)
         if key is not None and inferred:
-            alike.results[key] = [(done.types[out], done.sizes[out]) for out in node.outputs]
-        return
-    for out, (kind, sizes) in zip(node.outputs, shared, strict=True):
-        done.types[out], done.sizes[out] = kind, sizes
-        done.known.pop(out, None)
+            alike.results[key] = results
+    _place_results(node, results, done)
 
 
-def _operands_without_values(node: Node, done: Simulation) -> object:
-    """Return the types and sizes of a node's operands at all points, from which its results follow.
-
-    None if some have values, or if a result has a length of its own.
-    """
-    if node.outputs[0] in done.counts or any(value in done.known for value in node.inputs):
-        return None
-    types, sizes = done.types, done.sizes
-    return done.points, *(None if v is None else (types.get(v), sizes.get(v)) for v in node.inputs)
-
-
-def _run_by_itself(
-    node: Node,
-    alike: NodeClass,
-    simulator: Simulator,
-    done: Simulation,
-    operands: Mapping[int, tuple[Array, ...]],
-    count: int,
-) -> bool:
-    """Run a node with `count` operands. Returns whether all results are inferred, from types and sizes."""
-    told = True
-    inferred: list[list[tuple[int, ...] | None]] = []
-    values: list[list[Array] | None] = []
-    for point in range(done.points):
-        known = [_known(node, i, point, done, operands) for i in range(count)]
-        here = NodeAtPoint(node, alike, simulator, done, known, point)
-        result = here.values()
-        values.append(result)
-        if result is not None:
-            told = False
-            inferred.append([r.shape for r in result])
-            done.types.update((o, element_of(r)) for o, r in zip(node.outputs, result, strict=False))
-            continue
-        told_types = here.types()
-        # where a type is not told, what the file declares for this very result comes in
-        told &= all(kind is not None and kind.element > 0 and kind.sizes is not None for kind in told_types)
-        for k, (out, inferred_type) in enumerate(zip(node.outputs, told_types, strict=True)):
-            if inferred_type is not None and inferred_type.element:
-                done.types[out] = _element_of(node, k, inferred_type.element, simulator, done)
-        length = done.counts.get(node.outputs[0])
-        at = None if length is None else length[point]
-        inferred.append(
-            [None if inferred_type is None else inferred_type.at(at) for inferred_type in told_types]
-        )
-        if node.has(VIEW):
-            _check_reshape(node, point, done, inferred[-1][0])
-    for i, out in enumerate(node.outputs):
-        dims = [s[i] for s in inferred]
-        if any(d is None for d in dims):
-            done.sizes[out] = _declared(out, done)
-        else:
-            done.sizes[out] = tuple(zip(*dims, strict=True)) if dims[0] else ()
-        kind = value_of(out).type
-        if out not in done.types and isinstance(kind, ir.TensorType):
+def _place_results(node: Node, results: NodeResults, done: Simulation) -> None:
+    """Enter the results of a node."""
+    for out, element, sizes, values in zip(node.outputs, *results, strict=True):
+        if element is not None:
+            done.types[out] = element
+        elif out not in done.types and isinstance(kind := value_of(out).type, ir.TensorType):
             done.types[out] = int(kind.dtype)
+        done.sizes[out] = sizes
         done.known.pop(out, None)  # left by a run with other operands
-        if all(v is not None for v in values):
-            point_values = tuple(v[i] for v in values if v is not None)
-            limit = MAX_FLOATS if point_values[0].dtype.kind == "f" else MAX_INTEGERS
-            if all(k.size <= (limit if out.known is None else done.most) for k in point_values):
-                done.known[out] = point_values
-    return told
-
-
-def _check_reshape(node: Node, point: int, done: Simulation, result: tuple[int, ...] | None) -> None:
-    """Raise ContradictionError if a reshape changes the number of elements; onnx trusts a literal shape."""
-    source = node.inputs[0]
-    sizes = None if source is None else done.sizes.get(source)
-    if sizes is not None and result is not None:
-        before, after = math.prod(s[point] for s in sizes), math.prod(result)
-        if before != after:
-            raise ContradictionError(node, f"{before} elements are reshaped to {after}")
-
-
-def _element_of(node: Node, result: int, element: int, simulator: Simulator, done: Simulation) -> int:
-    """Return the element type of a result.
-
-    It is bfloat16 if inference saw its substitute in an operand that shares its type with the result.
-    """
-    half = int(ir.DataType.BFLOAT16)
-    if element != IN_SCHEMAS[half]:
-        return element
-    halves = [i for i, v in enumerate(node.inputs) if v is not None and done.types.get(v) == half]
-    if not halves:
-        return element
-    schema = simulator.schema(node.op)
-    return half if schema is None or any(_of_one_type(schema, i, result) for i in halves) else element
-
-
-def _of_one_type(schema: Any, operand: int, result: int) -> bool:
-    operands, results = schema.inputs, schema.outputs
-    return bool(
-        operands[min(operand, len(operands) - 1)].type_str == results[min(result, len(results) - 1)].type_str
-    )
-
-
-def _known(
-    node: Node, i: int, point: int, done: Simulation, operands: Mapping[int, tuple[Array, ...]]
-) -> Array | None:
-    if i in operands:
-        return operands[i][point]
-    value = node.input(i)
-    return done.known[value][point] if value is not None and value in done.known else None
-
-
-def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:
-    """Return the sizes that the file declares for a value, from numbers and from symbols of inputs."""
-    declared = value_of(value).shape
-    if declared is None:
-        return None
-    sizes = [(d,) * done.points if isinstance(d, int) else done.symbols.get(d.value or "") for d in declared]
-    return None if any(s is None for s in sizes) else tuple(s for s in sizes if s is not None)
+        if values is not None:
+            limit = MAX_FLOATS if values[0].dtype.kind == "f" else MAX_INTEGERS
+            if all(k.size <= (limit if out.known is None else done.most) for k in values):
+                done.known[out] = values

@@ -32,6 +32,8 @@ IN_SCHEMAS = {
 
 Exporters write bfloat16 where old operators lack it, and no operator has complex numbers.
 """
+DRAWS = onnx.defs.OpSchema.NodeDeterminism.NonDeterministic
+"""The mark of operators that draw random numbers, or may."""
 NAMES = ("name", "doc_string", "metadata_props")
 """The parts of a node that do not affect its results."""
 
@@ -77,19 +79,31 @@ class SettledPoints(NamedTuple):
 PartialTypes = tuple[PartialType | None, ...]
 
 
+class NodeResults(NamedTuple):
+    """The results of a node at all sample points, one entry for each.
+
+    types: element types (onnx's number; None: not known). sizes: of all axes; None: not known. values: at
+    each point; None: not known.
+    """
+
+    types: Sequence[int | None]
+    sizes: Sequence[tuple[Size, ...] | None]
+    values: Sequence[tuple[Array, ...] | None]
+
+
 @dataclass(eq=False)
 class NodeClass:
     """Nodes that are equal except for names, with operands i0, i1, … and results o0, …
 
     known_types: the types of their results, by their operands at one sample point.
-    results: the element types and sizes of their results at all points, by operands without values.
+    results: their results at all points, by their operands there.
     """
 
     __repr__ = brief
 
     proto: onnx.NodeProto
     known_types: dict[object, list[PartialType | None]] = field(default_factory=dict)
-    results: dict[object, list[tuple[int, tuple[Size, ...] | None]]] = field(default_factory=dict)
+    results: dict[object, NodeResults] = field(default_factory=dict)
 
 
 class Simulator:
@@ -169,7 +183,7 @@ class Simulator:
         self, node: Node, proto: onnx.NodeProto, operands: PartialTypes, known: Sequence[tuple[int, Array]]
     ) -> list[PartialType | None]:
         domain = _domain(node)
-        schema = self.schema(f"{domain}::{proto.op_type}" if domain else proto.op_type)
+        schema = self.schema(_with_domain(domain, proto))
         if schema is None:
             return _own_results(node, proto, operands)
         make = onnx.helper.make_tensor_type_proto
@@ -207,6 +221,9 @@ class Simulator:
 
     def _runner(self, node: Node, proto: onnx.NodeProto) -> Any:
         domain = _domain(node)
+        schema = self.schema(_with_domain(domain, proto))
+        if schema is not None and schema.node_determinism == DRAWS:
+            return None  # each run draws other numbers
         with suppress(Exception):  # without a reference implementation it is not evaluated
             parameters = {"log": lambda *_: None, "opsets": self.opsets, "verbose": 0}
             parameters |= {"evaluator_cls": None, "existing_functions": {}, "new_ops": None}
@@ -216,6 +233,10 @@ class Simulator:
 
 def _domain(node: Node) -> str:
     return node.op.split("::")[0] if "::" in node.op else ""
+
+
+def _with_domain(domain: str, proto: onnx.NodeProto) -> str:
+    return f"{domain}::{proto.op_type}" if domain else proto.op_type
 
 
 def _own_results(node: Node, proto: onnx.NodeProto, operands: PartialTypes) -> list[PartialType | None]:
