@@ -24,7 +24,7 @@ try:
 except ImportError:  # some systems have no limits
     resource = None  # type: ignore[assignment]
 
-SELDOM = 20_000
+SELDOM = 200_000
 """Number of new objects before a garbage collection; Python's default is 700. Imports and graphs make objects
 that stay.
 """

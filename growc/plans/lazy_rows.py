@@ -210,7 +210,7 @@ def joined(pieces: list[Rows], outer: int) -> Rows:
         place, inner = np.divmod(rows, int(ends[-1]))
         which = np.searchsorted(ends, inner, side="right")
         result = np.empty((len(rows), *pieces[0].rest), pieces[0].dtype)
-        for k in np.unique(which):
+        for k in np.flatnonzero(np.bincount(which)):
             mine = which == k
             result[mine] = pieces[k].read(place[mine] * lengths[k] + inner[mine] - (ends[k] - lengths[k]))
         return result

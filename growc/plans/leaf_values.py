@@ -109,7 +109,7 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
         return copied
     values = _working(copied)
     _scale(values, weight)
-    for kind in np.unique(filler[~copies]):
+    for kind in np.flatnonzero(np.bincount(filler[~copies])):
         which = np.flatnonzero(~copies & (filler == kind))
         factor = step.weight[units[which]][:, None]
         place = _place(which)

@@ -8,12 +8,24 @@ Neither does a value of which only the shape is used.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from growc.algebra.space import Reason, Space, address, choose, find, freeze, leaves, product, sum_of, unify
+from growc.algebra.space import (
+    Reason,
+    Space,
+    address,
+    atoms_of,
+    choose,
+    find,
+    freeze,
+    leaves,
+    product,
+    sum_of,
+    unify,
+)
 from growc.errors.short_repr import brief
 from growc.ir.graph import Graph, Node, Value, Weight
 from growc.ir.notation import Line, Operand, Term, labels
@@ -113,6 +125,18 @@ class Axes:
         others = {u.weight: u for u in reversed(uses) if not u.users or any(n in live for n, _ in u.users)}
         shape_only = (u for u in uses if u.users and not any(n in live for n, _ in u.users))
         return {use: others.get(use.weight) for use in shape_only}
+
+    @cached_property
+    def instances_by_atom(self) -> dict[Space, list[LineInstance]]:
+        """The lines of the nodes that have an axis of each atom."""
+        atoms = {value: set(atoms_of(spaces)) for value, spaces in self.spaces.items()}
+        by_atom: dict[Space, list[LineInstance]] = defaultdict(list)
+        for instance in self.instances:
+            node = instance.node
+            values = [v for v in (*node.inputs, *node.outputs) if v is not None]
+            for atom in set[Space]().union(*(atoms.get(v, ()) for v in values)):
+                by_atom[atom].append(instance)
+        return by_atom
 
     def frozen(self) -> Iterator[tuple[Value, int, Reason]]:
         """Every frozen axis of a weight that is not a mere size, with its reason."""

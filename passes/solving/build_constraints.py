@@ -29,11 +29,12 @@ def build_links(axes: Axes, norms: Sequence[Norm], ties: Sequence[Tie], mapped: 
     closing = {n.close: n for n in norms}
     closing = {c: n for c, n in closing.items() if any(links.of(n.source, k) for k in range(n.source.rank))}
     inside = {node for n in closing.values() for node in n.interior}
+    touched = {instance for atom in mapped for instance in axes.instances_by_atom.get(atom, ())}
     for instance in axes.instances:
         norm = closing.get(instance.node)
         if norm is not None:
             norm_in_pieces(links, norm)
-        elif instance.node not in inside:
+        elif instance in touched and instance.node not in inside:
             _add(links, instance)
     for tie in ties:
         _tie(links, tie)
