@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 
 from growc.errors.short_repr import brief
 
@@ -25,11 +26,8 @@ Where = object
 """The operator or the use of a weight that an equation comes from. Spaces only store it, for messages."""
 
 
-@dataclass(frozen=True)
-class Reason:
+class Reason(NamedTuple):
     """The reason why a space cannot take an arbitrary map: the node, the cause in one clause, the remedy."""
-
-    __repr__ = brief
 
     node: Where
     cause: str
@@ -60,7 +58,7 @@ class Space:
     @property
     def unit(self) -> bool:
         """Whether the space has a single element at every sample point that does not count as a unit."""
-        return all(s == 1 for s in self.size) and not find(self).counts
+        return self.size.count(1) == len(self.size) and not find(self).counts
 
     @property
     def static(self) -> bool:
@@ -220,7 +218,8 @@ def unify(a: Space, b: Space, node: Where) -> None:
         return
     if a.size != b.size:
         _conflict([a, b], node, f"sizes {a.size[0]} and {b.size[0]} meet")
-    elif _inside(a, b) or _inside(b, a):  # the other parts are single elements that count as units
+    elif (a.parts or b.parts) and (_inside(a, b) or _inside(b, a)):
+        # the other parts are single elements that count as units
         rest = [x for x in [*leaves(a), *leaves(b)] if x is not a and x is not b]
         _conflict(rest, node, "an axis meets itself without it")
     elif a.kind == "atom":

@@ -172,8 +172,7 @@ def names_of(terms: Sequence[Term] | None) -> list[str]:
     return [name for term in terms or () for name in labels(term)]
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """An operand or result as a rule sees it: its sizes, and its value where that is known."""
 
     sizes: tuple[Size, ...] | None

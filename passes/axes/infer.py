@@ -11,7 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 from growc.algebra.space import (
     Reason,
@@ -281,8 +281,9 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
         for space, term in zip(axes.of(value), terms, strict=True)
     ]
     for space, term in places:
-        if isinstance(term, str) and labels(term) and labels(term)[0] not in by_label:
-            by_label[labels(term)[0]] = Space(space.size, counts=find(space).counts)
+        names = labels(term) if isinstance(term, str) else ()
+        if names and names[0] not in by_label:
+            by_label[names[0]] = Space(space.size, counts=find(space).counts)
     for name, size in line.sizes.items():
         size = size[:-1] if counted else size
         several = counted and line.sizes[name][-1] == MANY
@@ -297,8 +298,9 @@ def instantiate(axes: Axes, node: Node, *, counted: bool = False, line: Line | N
         cause = "the shapes here cannot be found: a node in front of it is not known"
     if line.treatment in ("lookup", "layout") and node in axes.routes:
         cause = f"{node.kind} takes of it what a ranking chose"
+    reason = Reason(node, cause)
     for space, term in places:
-        _place(space, term, by_label, node, Reason(node, cause))
+        _place(space, term, by_label, node, reason)
     for stop in axes.routes.get(node, ()) if ROUTED.rstrip("~") in by_label else ():
         units = by_label[ROUTED.rstrip("~")]
         unify(axes.ranked.setdefault(stop.ranking, Space(units.size)), units, node)
@@ -321,10 +323,11 @@ def _place(space: Space, term: Term, spaces: dict[str, Space], node: Node, opaqu
             freeze(spaces[name], Reason(node, f"{node.kind} takes it with a stride"))
 
 
-def _frozen_labels(term: Term) -> list[str]:
+@cache
+def _frozen_labels(term: Term) -> tuple[str, ...]:
     if isinstance(term, str):
-        return [term.rstrip("!")] if term.endswith("!") else []
-    return [name for part in term[1] for name in _frozen_labels(part)]
+        return (term.rstrip("!"),) if term.endswith("!") else ()
+    return tuple(name for part in term[1] for name in _frozen_labels(part))
 
 
 def space_of(term: Term, spaces: dict[str, Space]) -> Space:
