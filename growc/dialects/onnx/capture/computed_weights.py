@@ -172,9 +172,8 @@ class _Cones:
 
     def __post_init__(self) -> None:
         for node in self.model.graph.all_nodes():
-            operands = [*_operands(node)]
-            if _is_arithmetic(node) and all(map(self.is_static, operands)):
-                above = [n for v in operands for n in self.nodes.get(v, [])]
+            if _is_arithmetic(node) and all(map(self.is_static, _operands(node))):
+                above = [n for v in _operands(node) for n in self.nodes.get(v, [])]
                 self.nodes.update((v, list(dict.fromkeys([*above, node]))) for v in node.outputs)
 
     def is_static(self, value: ir.Value) -> bool:
