@@ -24,6 +24,18 @@ branches (float[N, 4] x, bool first) => (float[N, 3] y)
 }
 """
 
+CHOICE = """
+    n = RandomUniform <shape = [1], seed = 3.0> ()
+    c = Greater(n, half)
+    first = Squeeze(c)
+    a = If"""
+DRAWN = (
+    BRANCHES.replace(", bool first", "")
+    .replace(", float[8, 3] columns", ", float[8, 3] columns, float[1] half")
+    .replace("\n    a = If", CHOICE)
+)
+"""A branch that a drawn number chooses."""
+
 LAYER = """
 layer (float[N, 4] x) => (float[N, 3] y)
 <float[4, 8] rows, float[8, 12] up, float[12, 8] down, float[8] gain, float[8] bias, float[8, 3] columns>
@@ -222,6 +234,7 @@ made (float[N, 4] x) => (float[N, 3] y)
     [
         (BRANCHES, 'widen axis 1 of "rows" to 13 with uniform copy'),
         (BRANCHES, 'widen axis 1 of "rows" to 12 with zero fill'),
+        (DRAWN, 'widen axis 1 of "rows" to 13 with uniform copy'),
         (LAYER, "widen hidden to 16 with cyclic copy"),
         (LAYER, "widen hidden to 12 with average fill\nwiden ffn to 19 with uniform copy split random"),
         (RECURRENT, 'widen axis 1 of "wx" to 13 with uniform copy'),

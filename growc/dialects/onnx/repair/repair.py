@@ -12,7 +12,7 @@ bounds of sizes, which may change between the points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -138,12 +138,17 @@ class ShapeRepair:
 
     def repaired(self, node: Node, sim: Simulation, run: Callable[..., None], first: Patch) -> bool:
         """Whether a patch of the node's sizes, merged with `first`, gives its results the demanded sizes."""
-        for patch in [first, *(first.merged(p) for p in self.shape_operand(node, sim))]:
+        for patch in self.patches(node, sim, first):
             if self.fits(node, sim, run, patch):
                 if patch.operands or patch.attributes or patch.op:
                     self.done.patches[node] = patch
                 return True
         return False
+
+    def patches(self, node: Node, sim: Simulation, first: Patch) -> Iterator[Patch]:
+        """Yield `first`, then the same with each patch of the sizes that the node lists."""
+        yield first
+        yield from map(first.merged, self.shape_operand(node, sim))
 
     def demanded(self, node: Node, sim: Simulation) -> None:
         """Raise GrowError (G308) if onnxruntime cannot run the file's operator on a changed size."""

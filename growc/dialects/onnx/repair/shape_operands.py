@@ -177,8 +177,10 @@ def _gather_all(wants: Demands, node: Node, index: Value, size: Size, sim: Simul
 
 def as_reshape(wants: Demands, node: Node, sim: Simulation) -> Patch | None:
     """Return a Reshape for a Squeeze or Unsqueeze if one of its axes has more than one element now."""
+    if node.op not in ("Squeeze", "Unsqueeze"):
+        return None
     wanted, source = wants.demand(node.outputs[0]), sim.sizes.get(node.required(0))
-    if node.op not in ("Squeeze", "Unsqueeze") or wanted is None or source is None:
+    if wanted is None or source is None:
         return None
     entries = tuple(
         size[0] if len(set(size)) == 1 else 0 if source[axis : axis + 1] == (size,) else -1
