@@ -163,7 +163,8 @@ def _compared(
 
 def in_place(node: Node) -> bool:
     """Whether each element of a result is the element of operand 0 at the same place, after broadcasting."""
-    before, after = (node.inputs[0].sizes if node.inputs[0] else None), node.outputs[0].sizes
+    first = node.input(0)
+    before, after = None if first is None else first.sizes, node.outputs[0].sizes
     if not node.has(REPEAT) or before is None or after is None:
         return node.has(SAME)
     pairs = zip(reversed(before), reversed(after), strict=False)
@@ -183,8 +184,8 @@ def _differ(at: At, value: Value, other: TensorRange) -> Iterator[tuple[Value, T
 def _told(value: Value, told: TensorRange) -> Iterator[tuple[Value, TensorRange]]:
     """Yield a range of a value, and of the integers that it copies element by element."""
     yield value, told
-    while (node := value.producer) is not None and node.inputs[0] is not None and in_place(node):
-        value = node.inputs[0]
+    while (node := value.producer) is not None and (copied := node.input(0)) is not None and in_place(node):
+        value = copied
         if value.dtype not in LIMITS:
             return
         yield value, told

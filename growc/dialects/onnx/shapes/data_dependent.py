@@ -44,7 +44,7 @@ def sizes_of(names: list[str], points: int) -> dict[str, Size]:
 
 def _counts_in(node: Node) -> object:
     """Return the object that decides the length: for NonZero the tensor before casts, else the node."""
-    value = node.inputs[0]
+    value = node.input(0)
     return backward(value, _same) if node.op == "NonZero" and value is not None else node
 
 
