@@ -16,9 +16,14 @@ import numpy as np
 
 from growc.algebra.space import Size
 from growc.dialects.onnx.origins import value_of
-from growc.dialects.onnx.shapes.conflated_sizes import merges_sizes, merging_nodes, varies
+from growc.dialects.onnx.shapes.conflated_sizes import (
+    merges_sizes,
+    merging_nodes,
+    merging_numbers,
+    varies,
+)
 from growc.dialects.onnx.shapes.data_dependent import counted, sizes_of
-from growc.dialects.onnx.shapes.simulate import simulate
+from growc.dialects.onnx.shapes.simulate import MAX_INTEGERS, simulate
 from growc.dialects.onnx.shapes.simulation import Simulation
 from growc.dialects.onnx.shapes.simulator import ContradictionError, SettledPoints, Simulator
 from growc.ir.graph import Graph, Node, Value, makers
@@ -42,6 +47,21 @@ FAR: tuple[tuple[tuple[int, ...], ...], ...] = (
     SAMPLES[3],
 )
 """Choices at which strides keep sizes apart that they merge at points near each other."""
+
+FURTHER: tuple[tuple[int, ...], ...] = (
+    (1, 1, 1, 1, 1, 1, 1, 1),
+    (2, 2, 2, 2, 2, 2, 2, 2),
+    (4, 8, 12, 16, 20, 24, 28, 32),
+    (60, 50, 40, 30, 20, 18, 16, 14),
+    (200, 180, 160, 140, 120, 110, 100, 90),
+    (1000, 1200, 1400, 1600, 1800, 2000, 2200, 2400),
+    (5000, 4000, 3000, 2900, 2800, 2700, 2600, 2500),
+)
+"""Sizes of further points, one for each symbol.
+
+They are tried where numbers are the same at all points so far though they are computed of sizes that differ:
+remainders, bounds, comparisons.
+"""
 
 NEAR = 0.25
 """The largest relative distance of an image's size from the size that its number of pixels suggests."""
@@ -116,7 +136,8 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
     same rules are tried for all symbols. Last: an image has one height and width. The assumption that gets
     furthest is kept.
 
-    If points near each other come to one size, points further apart are taken if these show more. An edited
+    If points near each other come to one size, points further apart are taken if these show more. If numbers
+    computed of several sizes are the same, further points are added that tell them apart. An edited
     model keeps the points of the model before the edit. Raises ContradictionError if no assumption helps.
     """
     dims = symbols_of(graph) | counted(graph)
@@ -128,9 +149,11 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
         assigned: Assignment,
         patient: bool = False,
         only: Container[Node] | None = None,
+        most: float = math.inf,
     ) -> Simulation | ContradictionError:
         try:
-            return simulate(graph, simulator, *_given(dims, samples, assigned), patient=patient, only=only)
+            given = _given(dims, samples, assigned)
+            return simulate(graph, simulator, *given, patient=patient, only=only, most=most)
         except ContradictionError as contradiction:
             return contradiction
 
@@ -146,8 +169,20 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
                 continue
             other = attempt(apart, assigned)
             if isinstance(other, Simulation) and _varying(other) > _varying(simulation):
-                return settled(apart, assigned, other, merging_nodes(graph, other))
-        return settled(samples, assigned, simulation, several)
+                return further(apart, assigned, other)
+        return further(samples, assigned, simulation)
+
+    def further(samples: tuple[Size, ...], assigned: Assignment, simulation: Simulation) -> SettledSizes:
+        same = merging_numbers(graph, simulation)
+        for point in FURTHER if same else ():
+            more = tuple((*sizes, point[k % len(point)]) for k, sizes in enumerate(samples))
+            assumed = {name: _one_more(rule) for name, rule in assigned.items()}
+            outcome = attempt(more, assumed, most=MAX_INTEGERS)
+            if isinstance(outcome, Simulation):
+                left = merging_numbers(graph, outcome)
+                if not set(same) <= set(left):
+                    samples, assigned, simulation, same = more, assumed, outcome, left
+        return settled(samples, assigned, simulation, merging_nodes(graph, simulation))
 
     def settled(
         samples: tuple[Size, ...], assigned: Assignment, simulation: Simulation, several: list[Node]
@@ -187,6 +222,11 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
             return telling(samples, assigned, result)
     assert first is not None
     raise first
+
+
+def _one_more(rule: Size | str | tuple[str, str]) -> Size | str | tuple[str, str]:
+    """Return an assumption with one more sample point, at which a fixed size is the same."""
+    return rule if isinstance(rule, str) or isinstance(rule[0], str) else (*rule, rule[0])
 
 
 def _named(assumed: Mapping[str, Size | str | tuple[str, str]]) -> set[str]:
