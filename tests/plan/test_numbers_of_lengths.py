@@ -92,6 +92,15 @@ def test_a_number_of_the_width_and_a_length_is_no_constant(tmp_path: Path, numbe
         api.plan('widen axis 1 of "rows" to 32 with neighbor copy', source)
 
 
+@pytest.mark.parametrize("made", ["Shape(h)", "Size(rows)"])
+def test_an_output_of_sizes_that_change_is_refused(tmp_path: Path, made: str) -> None:
+    graph = NET.replace("BODY", f"o = Relu(h)\n sizes = {made}")
+    graph = graph.replace("(float[n, s, 5] y)", f"(float[n, s, 5] y, int64{'[3]' * ('h' in made)} sizes)")
+    source = save(tmp_path / "model.onnx", graph, **{k: np.array(v) for k, v in NUMBERS.items()})
+    with pytest.raises(GrowError, match="the output `sizes` is computed from sizes that change"):
+        api.plan('widen axis 1 of "rows" to 32 with neighbor copy', source)
+
+
 @pytest.mark.parametrize("body", [CUMULATIVE, PADDED], ids=["CumSum", "Pad"])
 def test_an_axis_that_a_length_chooses_is_read_as_a_whole(tmp_path: Path, body: str) -> None:
     source = model(tmp_path / "model.onnx", body)

@@ -34,6 +34,9 @@ from growc.passes.finish.assembled import Assembled
 from growc.plans.execute import read_for
 from growc.plans.plan import WeightPlan
 
+INITIALIZERS_ALONE = 4
+"""The first version of ONNX's format in which initializers need not be inputs."""
+
 
 def rewrite(
     graph: Graph, weights: Assembled, repairs: Repairs, attributes: Mapping[Node, Mapping[str, float]]
@@ -80,7 +83,10 @@ def emitted(c: Result) -> ir.Model:
     """Return the result of a compilation as it is written, in plain operators. Raises GrowError (G308)."""
     result, clone = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
     settle(counting(result.source), Writer(clone), repeats=False)
-    return result.source
+    model = result.source
+    if not set(model.graph.initializers.values()) <= set(model.graph.inputs):
+        model.ir_version = max(model.ir_version, INITIALIZERS_ALONE)
+    return model
 
 
 class _Rewriter(Writer):

@@ -13,11 +13,12 @@ import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size, Space
-from growc.dialects.onnx.capture.capture import capture, dtype_name
+from growc.dialects.onnx.capture.capture import capture
 from growc.dialects.onnx.capture.computed_weights import Folded
 from growc.dialects.onnx.capture.fused_ops import Fused
 from growc.dialects.onnx.capture.split_broadcasts import part
 from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.dtype_names import dtype_name
 from growc.dialects.onnx.experts.insert_mixture import insert
 from growc.dialects.onnx.files.load import files_of, load
 from growc.dialects.onnx.heads.insert_repeats import counting, spread

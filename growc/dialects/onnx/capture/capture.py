@@ -32,6 +32,7 @@ from growc.dialects.onnx.capture.stored_values import (
     shape_of,
     stored_tensor,
 )
+from growc.dialects.onnx.dtype_names import dtype_name
 from growc.dialects.onnx.files.bodies import with_bodies_inlined
 from growc.dialects.onnx.files.load import inlined
 from growc.dialects.onnx.operators.addresses import KEPT
@@ -306,9 +307,3 @@ def may_drop(node: Node) -> bool:
 def reduces(node: Node) -> bool:
     """Whether a node combines the elements it writes with those already there."""
     return node.attributes.get("reduction", "none") not in KEPT
-
-
-def dtype_name(dtype: Any) -> str:
-    """Return the name of an onnx element type, as numpy spells it."""
-    names = {"FLOAT": "float32", "DOUBLE": "float64", "FLOAT16": "float16", "BFLOAT16": "bfloat16"}
-    return str(names.get(dtype.name, dtype.name.lower()))

@@ -26,6 +26,7 @@ from growc.dialects.onnx.capture.stored_values import (
     stored_tensor,
 )
 from growc.dialects.onnx.clones import Clone
+from growc.dialects.onnx.dtype_names import dtype_named
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.writer import Writer, scope_of
 from growc.ir.graph import Node, Order, Upcycled, Value
@@ -63,9 +64,7 @@ class _Inserting(Writer):
             self.without_experts(node)
         gives = clone.value_of(network.output)
         mixed = self.combined(self.many[network.output], self.gates(), network.output.rank)
-        mixed.type, mixed.shape = gives.type, gives.shape
-        gives.replace_all_uses_with(mixed, replace_graph_outputs=True)
-        mixed.name, gives.name = gives.name, self.unused(f"{gives.name}.before")
+        self.replace(gives, mixed)
         clone.values[value_of(network.output)] = mixed
         graph = scope_of(self.last)
         graph.remove(list(reversed(replaced)), safe=True)
@@ -194,7 +193,13 @@ class _Inserting(Writer):
         for first, last in ((1, END), (start, end)):
             bounds = [self.numbers(f"{own.name}.bound", [number]) for number in (first, last)]
             sizes = self.numbered("Slice", [sizes, *bounds], own)
-        own.outputs[0].replace_all_uses_with(sizes, replace_graph_outputs=True)
+        self.replace(own.outputs[0], sizes)
+
+    def replace(self, old: ir.Value, new: ir.Value) -> None:
+        """Put a value in the place of another one, under its name."""
+        new.type, new.shape = old.type, old.shape
+        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        new.name, old.name = old.name, self.unused(f"{old.name}.before")
 
     def numbered(self, op: str, inputs: Sequence[ir.Value | None], own: ir.Node) -> ir.Value:
         """Add a node whose result is an integer."""
@@ -207,7 +212,7 @@ class _Inserting(Writer):
         network = self.network
         network_input = self.clone.value_of(network.input)
         rows = (network.input.sizes or ())[-1][0]
-        dtype = network_input.dtype or self.stored_type()
+        dtype = network_input.dtype or self.computed_type()
         zeros = ir.tensor(np.zeros((rows, 1), dtype=dtype.numpy()), dtype=dtype)
         router = self.initializer(f"{self.stem}router.weight", zeros)
         mark = self.mark(len(self.parts), router=True)
@@ -217,7 +222,7 @@ class _Inserting(Writer):
         ranking = ir.node("TopK", [scores, top], {"axis": -1}, num_outputs=2, name=name)
         scope_of(self.last).insert_before(self.last, ranking)
         best, chosen = ranking.outputs
-        best.name, best.type = self.unused(f"{self.stem}router.best"), network_input.type
+        best.name, best.type = self.unused(f"{self.stem}router.best"), ir.TensorType(dtype)
         chosen.name = self.unused(f"{self.stem}router.chosen")
         chosen.type = ir.TensorType(ir.DataType.INT64)
         shares = self.add("Softmax", [best], "router.shares", axis=-1)
@@ -226,10 +231,10 @@ class _Inserting(Writer):
         rest = self.add("ConstantOfShape", [sizes], "router.rest", value=nothing)
         return self.add("ScatterElements", [rest, chosen, shares], "router.gates", axis=-1)
 
-    def stored_type(self) -> ir.DataType:
-        """The element type of the network's weights, for files that declare no type of its input."""
-        types = (self.clone.value_of(use).dtype for use in self.network.stacks)
-        return next((one for one in types if one is not None and one.is_floating_point()), ir.DataType.FLOAT)
+    def computed_type(self) -> ir.DataType:
+        """The element type that the network computes in, for files that declare no type of its input."""
+        inferred = self.network.input.dtype  # weights may be stored in another one
+        return dtype_named(inferred) if inferred else ir.DataType.FLOAT
 
     def combined(self, outputs: ir.Value, gates: ir.Value, rank: int) -> ir.Value:
         """Return the weighted sum of all experts' outputs."""

@@ -85,6 +85,9 @@ class ShapeRepair:
             )
         except ContradictionError as contradiction:
             raise refusal(contradiction.node, contradiction.message) from contradiction
+        for value in graph.outputs:
+            if _has_other_numbers(value, after) and value.producer is not None:
+                raise refusal(value.producer, f"the output `{value.name}` is computed from sizes that change")
         self.done.sizes = after.sizes
         return self.done
 
@@ -216,7 +219,7 @@ class ShapeRepair:
                 step is not None
                 or before.dtype.kind not in "iu"
                 or before.ndim > 1
-                or any((k != before).any() for k in value.known)
+                or not all(np.array_equal(k, before) for k in value.known)
             ):
                 raise refusal(node, f"its operand {i} is computed from sizes that change")
             patch.operands[i] = tuple(int(k) for k in np.atleast_1d(before))
@@ -322,6 +325,13 @@ def _repeats(one: Array, other: Array) -> bool:
     first = tuple(slice(1) if m != n else slice(None) for m, n in zip(one.shape, other.shape, strict=True))
     same = np.array_equal(one[first], other[first])
     return same and all(bool((a == a[first]).all()) for a in (one, other))
+
+
+def _has_other_numbers(value: Value, sim: Simulation) -> bool:
+    """Whether a computed value, of the same shape, has other numbers at some sample point."""
+    before, after = value.known or (), sim.known.get(value, ())
+    pairs = zip(before, after, strict=False)
+    return value.weight is None and any(a.shape == b.shape and not np.array_equal(a, b) for a, b in pairs)
 
 
 def _spell(shapes: Any) -> str:

@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from growc.algebra.indexmap import Array
 from growc.algebra.space import Size
+from growc.dialects.onnx.dtype_names import dtype_named
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.shapes.body_lines import FOLLOW
 from growc.dialects.onnx.shapes.node_at_all_points import operands_at_all_points, run_by_itself
@@ -33,8 +34,6 @@ from growc.ir.traits import JOIN, SAME, TAKE
 MAX_INTEGERS, MAX_FLOATS = 512, 8
 """The most elements of integer and of float values that are followed."""
 
-
-_DTYPES = {"float32": int(ir.DataType.FLOAT), "float64": int(ir.DataType.DOUBLE)}
 
 _QUANTISED = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
 """Integer types that stand for real numbers rather than for sizes."""
@@ -132,7 +131,7 @@ def _place_weight(value: Value, done: Simulation, shape: Callable[[Value], tuple
     assert weight is not None
     dims = weight.shape if shape is None else shape(value)
     done.sizes[value] = tuple((d,) * done.points for d in dims)
-    done.types[value] = _DTYPES.get(weight.dtype) or int(ir.DataType[weight.dtype.upper()])
+    done.types[value] = int(dtype_named(weight.dtype))
     whole = not weight.floating and weight.dtype not in _QUANTISED
     few = weight.elements <= MAX_INTEGERS and dims == weight.shape and weight.dtype != "string"
     real = weight.elements == 1 or (weight.elements > 1 and few and _is_scale(value))  # no element, no value
