@@ -15,18 +15,20 @@ from growc.errors.diagnostic import GrowError
 NET = """
 net (float[n, s, 8] x) => (float[n, s, 5] y)
 <float[8, 16] rows, float[16, 5] columns, float[16] mixed, int64[1] zero, int64[1] one, int64[1] two,
- int64[1] many>
+ int64[1] many,
+ int64[1] thousand>
 {
     h = MatMul(x, rows)
     xs = Shape(x)
     hs = Shape(h)
     length = Gather(xs, zero)
     width = Gather(hs, two)
+    all = ReduceProd <keepdims = 0> (hs)
     BODY
     y = MatMul(o, columns)
 }
 """
-NUMBERS = {"zero": [0], "one": [1], "two": [2], "many": [128]}
+NUMBERS = {"zero": [0], "one": [1], "two": [2], "many": [128], "thousand": [1000]}
 
 ADDED = """
     q = NUMBER
@@ -90,6 +92,13 @@ def test_a_number_of_the_width_and_a_length_is_no_constant(tmp_path: Path, numbe
     source = model(tmp_path / "model.onnx", ADDED.replace("NUMBER", number))
     with pytest.raises(GrowError, match="computed from sizes that change"):
         api.plan('widen axis 1 of "rows" to 32 with neighbor copy', source)
+
+
+def test_a_quotient_that_differs_after_the_change_at_other_lengths_is_no_constant(tmp_path: Path) -> None:
+    """528 and 792 thousandths round to 0, and 1040 and 1560 to 1; at n = 60 and s = 70 they are 67 and 100."""
+    source = model(tmp_path / "model.onnx", ADDED.replace("NUMBER", "Div(all, thousand)"))
+    with pytest.raises(GrowError, match="computed from sizes that change"):
+        api.plan('widen axis 1 of "rows" to 24 with average fill', source)
 
 
 @pytest.mark.parametrize("made", ["Shape(h)", "Size(rows)"])

@@ -125,12 +125,13 @@ def loses_remainder(node: Node, sim: Simulation) -> bool:
 
 
 def leaves_doubt(node: Node, sim: Simulation) -> bool:
-    """Whether a comparison or a bound returns the source's result for a number that has changed.
+    """Whether a comparison, a bound or a rounding returns the source's result for a number that has changed.
 
     The number must vary with the inputs' sizes: at others than the sample points the result may differ.
     """
     before, after = node.outputs[0].known, sim.known.get(node.outputs[0])
-    piecewise = node.laws.signs or node.laws.clamp is not None
+    bounds = node.laws.signs or node.laws.clamp is not None
+    piecewise = bounds or _rounds(node, [sim.known.get(v) for v in node.inputs if v is not None])
     if not piecewise or before is None or after is None:
         return False
     for value in node.inputs:
