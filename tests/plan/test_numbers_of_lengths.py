@@ -95,7 +95,7 @@ def test_a_number_of_the_width_and_a_length_is_no_constant(tmp_path: Path, numbe
 
 
 def test_a_quotient_that_differs_after_the_change_at_other_lengths_is_no_constant(tmp_path: Path) -> None:
-    """528 and 792 thousandths round to 0, and 1040 and 1560 to 1; at n = 60 and s = 70 they are 67 and 100."""
+    """528 and 792 thousandths round to 0, and 1040 and 1560 to 1; at n = 60 and s = 70: 67 and 100."""
     source = model(tmp_path / "model.onnx", ADDED.replace("NUMBER", "Div(all, thousand)"))
     with pytest.raises(GrowError, match="computed from sizes that change"):
         api.plan('widen axis 1 of "rows" to 24 with average fill', source)
