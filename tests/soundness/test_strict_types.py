@@ -15,7 +15,7 @@ STRICT = ("growc/algebra", "growc/ir", "growc/plans", "passes")
 ALLOWED = {
     "growc/algebra/indexmap.py": (1, "numpy types no arithmetic on arrays of several element types"),
 }
-ELSEWHERE = 458
+ELSEWHERE = 457
 """How often `Any` and `cast` stand in all other files."""
 IGNORED, UNCHECKED = 30, 12
 """How many `type: ignore` and `noqa` the compiler and its tests have at most."""
