@@ -130,9 +130,10 @@ def leaves_doubt(node: Node, sim: Simulation) -> bool:
     The number must vary with the inputs' sizes: at others than the sample points the result may differ.
     """
     before, after = node.outputs[0].known, sim.known.get(node.outputs[0])
+    if before is None or after is None:
+        return False
     bounds = node.laws.signs or node.laws.clamp is not None
-    piecewise = bounds or _rounds(node, [sim.known.get(v) for v in node.inputs if v is not None])
-    if not piecewise or before is None or after is None:
+    if not bounds and not _rounds(node, [sim.known.get(v) for v in node.inputs if v is not None]):
         return False
     for value in node.inputs:
         known, current = (None, None) if value is None else (value.known, sim.known.get(value))

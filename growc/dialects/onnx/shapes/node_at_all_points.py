@@ -46,7 +46,7 @@ def operands_at_all_points(
     for i in range(count):
         value = node.input(i)
         told = None if value is None else (done.types.get(value), done.sizes.get(value))
-        known = operands.get(i) or (None if value is None else done.known.get(value))
+        known = _known(node, i, done, operands)
         if known is None:
             key.append(told)
         elif all(k.nbytes <= MAX_BYTES and k.dtype.kind in NUMBERS for k in known):
@@ -69,8 +69,9 @@ def run_by_itself(
     types: list[int | None] = [None] * len(node.outputs)
     inferred: list[list[tuple[int, ...] | None]] = []
     values: list[list[Array] | None] = []
+    known_at_points = [_known(node, i, done, operands) for i in range(count)]
     for point in range(done.points):
-        known = [_known(node, i, point, done, operands) for i in range(count)]
+        known = [None if arrays is None else arrays[point] for arrays in known_at_points]
         here = NodeAtPoint(node, alike, simulator, done, known, point)
         result = here.values()
         values.append(result)
@@ -148,12 +149,13 @@ def _of_one_type(schema: Any, operand: int, result: int) -> bool:
 
 
 def _known(
-    node: Node, i: int, point: int, done: Simulation, operands: Mapping[int, tuple[Array, ...]]
-) -> Array | None:
+    node: Node, i: int, done: Simulation, operands: Mapping[int, tuple[Array, ...]]
+) -> tuple[Array, ...] | None:
+    """Return the value of an operand at all points, if it is known."""
     if i in operands:
-        return operands[i][point]
+        return operands[i]
     value = node.input(i)
-    return done.known[value][point] if value is not None and value in done.known else None
+    return None if value is None else done.known.get(value)
 
 
 def _declared(value: Value, done: Simulation) -> tuple[Size, ...] | None:

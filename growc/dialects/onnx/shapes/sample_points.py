@@ -133,10 +133,12 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
                 continue
             other = attempt(apart, assigned)
             if isinstance(other, Simulation) and _varying(other) > _varying(simulation):
-                return further(apart, assigned, other)
-        return further(samples, assigned, simulation)
+                return further(apart, assigned, other, merging_nodes(graph, other))
+        return further(samples, assigned, simulation, several)
 
-    def further(samples: tuple[Size, ...], assigned: Assignment, simulation: Simulation) -> SettledSizes:
+    def further(
+        samples: tuple[Size, ...], assigned: Assignment, simulation: Simulation, several: list[Node]
+    ) -> SettledSizes:
         same = merging_numbers(graph, simulation)
         for point in FURTHER if same else ():
             more = tuple((*sizes, point[k % len(point)]) for k, sizes in enumerate(samples))
@@ -146,7 +148,8 @@ def settle(graph: Graph, simulator: Simulator) -> SettledSizes:
                 left = merging_numbers(graph, outcome)
                 if not set(same) <= set(left):
                     samples, assigned, simulation, same = more, assumed, outcome, left
-        return settled(samples, assigned, simulation, merging_nodes(graph, simulation))
+                    several = merging_nodes(graph, outcome)
+        return settled(samples, assigned, simulation, several)
 
     def settled(
         samples: tuple[Size, ...], assigned: Assignment, simulation: Simulation, several: list[Node]
