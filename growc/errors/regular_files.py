@@ -53,6 +53,14 @@ def root_cause(error: BaseException) -> BaseException:
     return error
 
 
+def own_cause(error: BaseException) -> GrowError | None:
+    """The first of growc's errors that a library wrapped in an error of its own."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, GrowError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
 @contextlib.contextmanager
 def parsing_foreign_file(path: Path, kind: str, code: str = "G310") -> Iterator[None]:
     """In this context, every exception of a parser of a foreign file becomes a GrowError about the file.

@@ -10,11 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from growc.algebra.indexmap import Array, Floats
+from growc.algebra.indexmap import Array, Floats, Ints
+from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.ir.graph import wide
 from growc.plans.first_axis import FirstAxis
 from growc.plans.lazy_rows import Flat, Rows, as_rows, choice, stored
-from growc.plans.leaf_values import Deviation
+from growc.plans.leaf_values import Deviation, finite
 from growc.plans.other_axes import across
 from growc.plans.plan import DRAWN, ONE, AxisStep, Layout, LeafStep, WeightNormRole, WeightPlan
 from growc.recipe.fills import new_units
@@ -43,7 +44,8 @@ def execute(plan: WeightPlan, source: Array, read: ReadTensor | None = None) -> 
 def planned(plan: WeightPlan, source: Array | Rows, read: ReadTensor | None = None) -> Rows:
     """The new values of a weight by rows, which are computed on demand. A single number is a row.
 
-    The source may be given by its rows, too.
+    The source may be given by its rows, too. Reading rows raises GrowError (G326) if a new value would be too
+    large for the element type, or no number.
     """
     if plan.literal is not None:
         return stored(np.asarray(plan.literal, dtype=source.dtype).reshape(plan.after))
@@ -64,7 +66,23 @@ def planned(plan: WeightPlan, source: Array | Rows, read: ReadTensor | None = No
         rows = rows.then(lambda x: (wide(x) * plan.scale).astype(x.dtype))
     if plan.shift:
         rows = rows.then(lambda x: x - x.dtype.type(plan.shift))
-    return rows.then(lambda x: x.astype(source.dtype, copy=False))
+    return _numbers(rows.then(lambda x: x.astype(source.dtype, copy=False)), plan.name)
+
+
+def _numbers(rows: Rows, name: str) -> Rows:
+    """The rows, of which none may overflow or become NaN. Stored infinities and NaN may be copied."""
+
+    def compute(numbers: Ints) -> Array:
+        try:
+            with np.errstate(over="raise", invalid="raise"):
+                return rows.read(numbers)
+        except FloatingPointError as error:
+            message = f"new values of `{name}` are not finite"
+            reason = "they follow from stored values that are infinite, NaN or too large"
+            remedy = "mend the stored values, or choose a fill that only copies"
+            raise GrowError(Diagnostic("G326", message, notes=(reason,), help=remedy)) from error
+
+    return Rows(rows.count, rows.rest, rows.dtype, compute)
 
 
 def _stepped(
@@ -109,8 +127,13 @@ def _along(
 def _deviation(source: Array | Rows) -> tuple[float, float]:
     """The mean and the standard deviation of a source in double precision, as numpy computes them.
 
-    The mean of complex numbers is that of their real parts.
+    The mean of complex numbers is that of their real parts. Raises FloatingPointError if one is not finite.
     """
+    mean, std = _mean_and_std(source)
+    return mean, float(finite(np.asarray(std)))
+
+
+def _mean_and_std(source: Array | Rows) -> tuple[float, float]:
     if source.dtype.kind == "c":
         whole = wide(source.whole() if isinstance(source, Rows) else np.asarray(source))
         return float(np.mean(whole.real)), float(np.std(whole))

@@ -17,7 +17,7 @@ from growc.algebra.indexmap import Array, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
 from growc.plans.lazy_rows import BLOCK, Rows, joined, runs
-from growc.plans.leaf_values import Deviation, NoiseGroups, filled, groups_of
+from growc.plans.leaf_values import Deviation, NoiseGroups, filled, finite, groups_of
 from growc.plans.plan import Layout, LeafStep
 
 
@@ -94,7 +94,7 @@ class Leaf:
         """Means, shape (outer, block, inner, width). Each is added up in the order of the units."""
         block = self.step.block
         means = [self._mean(outer, self.step.before // block) for outer in range(self.outer)]
-        return np.stack(means).reshape(self.outer, block, self.inner, self.source.width)
+        return finite(np.stack(means)).reshape(self.outer, block, self.inner, self.source.width)
 
     def _mean(self, outer: int, count: int) -> Array:
         block, factor = self.step.block, self.axis.factors.get(self.step.factors)

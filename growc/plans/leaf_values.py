@@ -137,6 +137,13 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
     return result
 
 
+def finite(values: Array) -> Array:
+    """The values. Raises FloatingPointError if one is not finite: zero times it would be no number."""
+    if not np.isfinite(values).all():
+        raise FloatingPointError("a new value is infinite or NaN")
+    return values
+
+
 def _within(within: Within, units: Ints, values: Array, beside: Beside, std: Deviation) -> Array:
     """Rows whose places take other units of the same row: (1, rows, width). Only steps on the first axis have
     these, where a row is contiguous.

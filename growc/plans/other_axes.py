@@ -16,7 +16,7 @@ from growc.algebra.indexmap import Array, Bools, Floats, Ints
 from growc.algebra.sinusoid import continued_rows
 from growc.ir.graph import wide
 from growc.plans.lazy_rows import Rows, runs
-from growc.plans.leaf_values import Deviation, NoiseGroups, filled
+from growc.plans.leaf_values import Deviation, NoiseGroups, filled, finite
 from growc.plans.plan import AxisStep, Layout, LeafStep
 
 LeafOf = Callable[[LeafStep, Array, int], Array]
@@ -128,7 +128,7 @@ class _Whole:
             values = wide(values) * self.block.factors[self.step.factors]
         values = values.reshape(outer, size // length, length, inner)
         is_single_column = length * inner == 1 and self.block.count * self.block.before > 1
-        return _mean(values, is_single_column)[:, which % length]
+        return finite(_mean(values, is_single_column))[:, which % length]
 
     def continued(self, which: Ints) -> Array:
         tables = np.stack([continued_rows(table, self.step.after) for table in self.array])

@@ -129,6 +129,7 @@ CASES: dict[str, list[str]] = {
     ],
     "G324-nodes": [*plan("untie head"), "--limit", "nodes=3"],
     "G325-changed": ["apply", "-e", "untie head", "stream.onnx"],
+    "G326-infinite": ["apply", "-e", "widen hidden to 12 with average fill", "infinite.onnx", "--no-verify"],
     "G401-exact": [*plan("widen hidden to 12 with neighbor copy"), "-e", "expect exact"],
     "G401-sizes": [*plan("expect ffn == 13"), "-e", "expect parameters < 1K", "-e", "expect parameters > 1K"],
     "G401-preserved": [
@@ -184,6 +185,7 @@ def test_an_error_is_explained_as_agreed(name, growc, golden, tmp_path, monkeypa
     save(tmp_path / "blocked.onnx", BLOCKED)
     save(tmp_path / "tapped.onnx", TAPPED)
     save(tmp_path / "translator.onnx", TRANSLATOR)
+    save(tmp_path / "infinite.onnx", STREAM, down_bias=np.full(8, -np.inf, np.float32))
     save(tmp_path / "other.onnx", STREAM, norm1_bias=np.ones(8, np.float32))
     if name.startswith("G200-prefix"):
         growc("apply", "-e", "nest ffn by magnitude at 1/2", "stream.onnx", "-o", "nested.onnx")

@@ -22,7 +22,7 @@ from growc.dialects.onnx.files.references import INLINE_LIMIT
 from growc.dialects.onnx.files.repeats import repeats
 from growc.dialects.onnx.planned_tensor import beside_blocks, rows_of
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.errors.regular_files import first_line, root_cause
+from growc.errors.regular_files import first_line, own_cause, root_cause
 from growc.plans.background_writes import BackgroundWrites, ToDisk
 from growc.plans.lazy_rows import Rows, content, end_to_end, stored
 
@@ -70,11 +70,14 @@ def save(
 def _written(model: ir.Model) -> onnx.ModelProto:
     """Return the model as a protobuf.
 
-    Raises GrowError (G310) if a protobuf cannot hold it, as invalid UTF-8, which is read unchanged.
+    Raises GrowError: G310 if a protobuf cannot hold it, as invalid UTF-8, which is read unchanged; G326 if
+    new values are not finite.
     """
     try:
         return ir.to_proto(model)
     except ir.serde.SerdeError as error:
+        if (own := own_cause(error)) is not None:
+            raise own from None
         message = f"the model cannot be written as an ONNX model: {first_line(root_cause(error))}"
         raise GrowError(Diagnostic("G310", message)) from error
 
