@@ -68,5 +68,18 @@ def gives_on(node: Node) -> bool:
 
 
 def has_pole(node: Node) -> bool:
-    """Whether a node may be infinite on finite numbers: it has a pole, or is a norm without eps."""
-    return node.has(POLE) or without_eps(node)
+    """Whether a node may be infinite or no number on finite numbers, or is a norm without eps.
+
+    The cube of any number is finite, and so is a third of it: operands that are one known number count.
+    """
+    if without_eps(node) or not node.has(POLE) or node.laws.image is None:
+        return node.has(POLE) or without_eps(node)
+    ranges = {i: _of_any(value) for i, value in enumerate(node.inputs) if value is not None}
+    return bool(image(node, ranges, np.zeros(1, dtype=bool)).wild.any())
+
+
+def _of_any(value: Value) -> UnitRange:
+    """The range of a known number, or of any number."""
+    number = scalar(value)
+    anything = UnitRange.anything(1)
+    return anything if number is None or not np.isfinite(number) else anything.within(number, number)
