@@ -6,59 +6,40 @@ Needs: a layer, the axis graph, the data values. Gives: a `Branch` for every ter
 
 A term is zero if its last per-channel parameters are: a layer scale, or gain and bias of a norm on the
 branch. Otherwise weight and bias of the projection must be zero, and those of every projection if the term is
-a sum of several (experts). The search passes through constant factors, layout, casts and functions with f(0)
-= 0.
+a sum of several (experts).
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import prod
-
-import numpy as np
 
 from growc.algebra.unit_ranges import MOVES, UnitRange
 from growc.errors.diagnostic import Diagnostic, GrowError
-from growc.ir.graph import Node, Value, used_by
+from growc.ir.graph import Node, Value
 from growc.ir.notation import NORMS
-from growc.ir.traits import DEQUANTISE, QUANTISE, SAME, SUM, TURN, VIEW
-from growc.ir.walk import walk
+from growc.ir.traits import DEQUANTISE, SAME, SUM
 from growc.passes.axes.infer import Axes
 from growc.passes.axes.norms import Norm
 from growc.passes.dataflow.images import has_pole
 from growc.passes.layers.layer_runs import Branch, Layer, Layers, Obstacle, Run, RunHistory
-from growc.passes.layers.residual_branches import shape_of
 from growc.passes.new_layers.drawn_layers import DrawnLayers
-from growc.passes.new_layers.element_facts import ElementFacts, numbers
+from growc.passes.new_layers.element_facts import ElementFacts
 from growc.passes.new_layers.finite_in_place import RangesInPlace, motions
 from growc.passes.new_layers.idempotent import Find, finder
 from growc.passes.new_layers.propagate_facts import SETTLING, settles, steps_for, through
+from growc.passes.new_layers.zero_weights import NotZeroError, ZeroWeights
 from growc.passes.raising.cancelling_operations import not_undone, taken_back
 from growc.passes.raising.norms import find_norms
 from growc.passes.solving.build_constraints import carriers_of
-
-KEEPS_ZERO = frozenset({"mean", "sum", "extreme", "lookup", "divide", "remainder"})
-"""Treatments whose result is zero if the first operand is."""
 
 ARITHMETIC = frozenset({"add", "multiply", "divide"})
 """Treatments of the operators by which norms in pieces act on the stream."""
 
 ELSEWHERE = "put new layers where the stream has the axes that they take, and leave those that change them"
 """The remedy for layers that do not fit the stream in their place."""
-
-Uses = tuple[Value, ...]
-"""Uses of weights, and rows of tables."""
-
-
-class NotZeroError(Exception):
-    """No weights can be zero such that the result of a node is zero."""
-
-    def __init__(self, node: Node | None) -> None:
-        super().__init__()
-        self.node = node
 
 
 @dataclass(frozen=True)
@@ -88,8 +69,6 @@ class Branches:
         self.static = axes.graph.static - self.data
         self.rows = {row for rows in layers.rows if rows.constant for row in rows.taken}
         self.carriers = carriers_of(axes)
-        self.carried: set[Value] = set()
-        """Values that loop bodies carry and start with as zeros, while their results are examined."""
         self.treatment = {i.node: i.line.treatment for i in axes.instances}
         self.axes = axes
         self.twice = finder(axes)
@@ -279,169 +258,10 @@ class Branches:
 
     def terms(self, node: Node, streams: Sequence[int], inside: set[Node]) -> Iterator[Branch]:
         """The branches that a sum adds to the stream."""
+        search = ZeroWeights(self.static, self.data, self.rows, self.carriers, self.treatment, inside)
         for i, value in enumerate(node.inputs if node.has(SUM) else ()):
             if i not in streams and value is not None:
-                yield Branch(node, i, value, tuple(dict.fromkeys(self.zero(value, inside))))
-
-    # ------------------------------------------------------------------------------------- zeros
-
-    def zero(self, value: Value, inside: set[Node]) -> Uses:
-        """The uses of weights, and rows, that make a value zero. Raises NotZeroError if there are none."""
-        if value.known is not None and not any(a.any() for a in value.known):
-            return ()
-        if value in self.rows:
-            return (value,)
-        node = value.producer
-        if value in self.static and not self.only_inside(value, inside):
-            raise NotZeroError(node)
-        if value.weight is not None and value.floating:
-            if value.weight.assumed and not value.weight.read().any():
-                return ()
-            if value.weight.shift or value.weight.assumed:
-                raise NotZeroError(node)  # The stored numbers would not be zero.
-            return (value,)
-        if node is None or (value in self.data and node not in inside):
-            raise NotZeroError(node)
-        treatment = self.treatment.get(node, "layout" if node.chain else "")
-        if treatment == "multiply":
-            return self.zero_factor(node, inside)
-        if treatment == "contract":
-            return self.zero_product(node, inside)
-        if treatment in ("layer_norm", "rms_norm", "per_channel"):
-            return self.zero_norm(node, inside)
-        if "made_of" in node.attributes:
-            return self.zero_around(node, value, inside)
-        return self.all_zero(self.elements_of(node, value, treatment), inside)
-
-    def zero_around(self, node: Node, value: Value, inside: set[Node]) -> Uses:
-        """The uses that make an operand or result of a loop body zero.
-
-        A carried value is zero if it starts as zero and the body leaves it zero.
-        """
-        starts = node.attributes.get("starts")
-        start = starts.get(node.outputs.index(value)) if isinstance(starts, dict) else None
-        carried = None if start is None else node.inputs[start]
-        if value in self.carried:
-            return ()
-        if carried is None or carried.producer is None:
-            sources = node.sources(value)
-            if not sources:
-                raise NotZeroError(node)
-            return self.all_zero(sources, inside)
-        begin = carried.producer
-        first = begin.inputs[begin.outputs.index(carried)]
-        self.carried.add(carried)
-        try:
-            return self.all_zero([v for v in (first, *node.sources(value)) if v is not None], inside)
-        finally:
-            self.carried.discard(carried)
-
-    def elements_of(self, node: Node, result: Value, treatment: str) -> list[Value]:
-        """The operands that must be zero for a result to be zero. Raises NotZeroError if none suffice."""
-        inputs = node.inputs
-        if node.has(QUANTISE, DEQUANTISE):
-            return [self.quantised(node)]
-        if treatment == "add" and result.floating:  # Operands that are not real are sizes.
-            places: Sequence[int] = [i for i, v in enumerate(inputs) if v is not None and v.floating]
-        elif treatment == "add":
-            places = range(len(inputs))
-        elif treatment == "select":
-            places = (1, 2)
-        elif treatment == "layout":
-            places = node.taken
-        elif treatment.startswith("pointwise zero"):  # A maximum is zero if all operands are.
-            places = [i for i, v in enumerate(inputs) if not i or (v and v.sizes == result.sizes)]
-        elif treatment in KEEPS_ZERO:
-            places = (0,)
-        else:
-            raise NotZeroError(node)
-        return [v for i in places if i < len(inputs) and (v := inputs[i]) is not None]
-
-    def quantised(self, node: Node) -> Value:
-        """The operand that must be zero for the result of a quantising node to be zero. Raises NotZeroError.
-
-        The whole number for zero is the zero point of the operator that made it. Only if that zero point is
-        zero are whole zeros real zeros.
-        """
-        whole_numbers = node.inputs[0]
-        while node.has(DEQUANTISE) and whole_numbers is not None and whole_numbers.producer is not None:
-            before = whole_numbers.producer
-            if (
-                before.has(QUANTISE)
-                and before.inputs[0] is not None
-                and self.paired(before, node, whole_numbers)
-            ):
-                return before.inputs[0]
-            if not before.has(VIEW, TURN):
-                break
-            whole_numbers = before.inputs[0]
-        if node.inputs[0] is None or middle(node) != (0.0,):
-            raise NotZeroError(node)
-        return node.inputs[0]
-
-    def paired(self, before: Node, node: Node, value: Value) -> bool:
-        """Whether the zero points of two quantising nodes are the same number for every unit."""
-        zero_before, zero_after = middle(before), middle(node)
-        axes = [(n.attributes.get("axis", 1), n.attributes.get("block_size", 0)) for n in (before, node)]
-        alike = value is node.inputs[0] and axes[0] == axes[1]
-        return zero_before is not None and zero_before == zero_after and (len(zero_before) == 1 or alike)
-
-    def all_zero(self, values: Sequence[Value], inside: set[Node]) -> Uses:
-        """The uses that make all of several values zero."""
-        return tuple(use for v in values for use in self.zero(v, inside))
-
-    def any_zero(self, values: Sequence[Value], node: Node, inside: set[Node]) -> Uses:
-        """The uses that make a value zero, for the first of the values that has any."""
-        for value in values:
-            try:
-                return self.zero(value, inside)
-            except NotZeroError as error:
-                blocked = error
-        raise NotZeroError(node) if not values else blocked
-
-    def zero_factor(self, node: Node, inside: set[Node]) -> Uses:
-        """The uses that make a product of elements zero: a parameter with an element for each unit,
-        preferably a stored one, else the other factor.
-        """
-        operands = sorted((v for v in node.inputs if v is not None), key=lambda v: v.weight is None)
-        scales = [v for v in operands if v in self.static and prod(shape_of(v)) > 1]
-        activations = [v for v in operands if v not in self.static and v.known is None]
-        return self.any_zero([*scales, *activations], node, inside)
-
-    def zero_product(self, node: Node, inside: set[Node]) -> Uses:
-        """The uses that make a contraction zero: a matrix, looked up or not, with its bias.
-
-        For two activations, the one that weights make.
-        """
-        factors = [v for v in node.inputs[:2] if v is not None]
-        matrices = [v for v in factors if v in self.static or v in self.carriers]
-        bias = [v for v in node.inputs[2:] if v is not None]
-        return (*self.any_zero(matrices or factors, node, inside), *self.all_zero(bias, inside))
-
-    def zero_norm(self, node: Node, inside: set[Node]) -> Uses:
-        """Gain and bias of a norm; without a gain, the uses that make its operand zero."""
-        operands = [v for v in (node.input(1), node.input(0)) if v is not None]
-        bias = [v for v in (node.input(2),) if v is not None]
-        return (*self.any_zero(operands, node, inside), *self.all_zero(bias, inside))
-
-    def only_inside(self, value: Value, inside: set[Node]) -> bool:
-        """Whether nothing outside of the layer uses a value made of weights."""
-
-        def outside(values: Iterable[Value]) -> Iterator[Node]:
-            yield from (node for node in used_by(values) if node not in inside)
-
-        outside_nodes = walk(outside([value]), lambda node: outside(node.outputs))
-        return not any(v in self.data for node in outside_nodes for v in node.outputs)
-
-
-def middle(node: Node) -> tuple[float, ...] | None:
-    """The zero points of a quantising node, as one number if they are equal; None if they are not stored."""
-    value = node.input(2)
-    if value is None:
-        return (0.0,)
-    array = numbers(value)
-    zero_points = () if array is None else tuple(np.asarray(array, dtype=np.float64).reshape(-1).tolist())
-    return (zero_points[:1] if len(set(zero_points)) == 1 else zero_points) or None
+                yield Branch(node, i, value, tuple(dict.fromkeys(search.of(value))))
 
 
 def steps(
