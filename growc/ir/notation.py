@@ -107,7 +107,7 @@ class Line:
     over: tuple[str, ...] = ()
     """The labels that a norm runs over, as one row-major product."""
     alike: tuple[tuple[str, str], ...] = ()
-    """Pairs of labels of one space: one label reads the units that the other makes."""
+    """Pairs of labels of one space, as where one label reads the units that the other makes."""
     counted: tuple[str, ...] = ()
     """Labels that count units even where they have one element: there could be more."""
     because: str = ""

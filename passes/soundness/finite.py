@@ -141,6 +141,8 @@ def _averaged(result_range: UnitRange, weight: Weight, state: IndexMap) -> UnitR
     Symmetry may make a mean of some elements zero.
     """
     stored, rows = wide(weight.read()).real.reshape(-1), state.mean != 0
+    if not np.isfinite(stored).all():  # no mean of these is written
+        return result_range
     if len(stored) == state.source:
         return result_range.put(rows, stored.mean() * state.mean, stored.mean() * state.mean, STILL)
     return result_range.put(rows, stored.min() * state.mean, stored.max() * state.mean, VARIES)

@@ -158,3 +158,17 @@ def test_sizes_that_a_fused_operator_cannot_run_on_are_refused(tmp_path):
     assert "GroupQueryAttention" in str(refused.value)
     assert "cannot run on 12 channels a head" in str(refused.value)
     assert "ask for a multiple of 8" in str(refused.value)
+
+
+def test_values_are_as_wide_as_keys_in_grouped_attention(model, tmp_path):
+    """The operator has one number of channels a head: what a rotation keeps for keys stays for values."""
+    source = save(tmp_path / "model.onnx", GROUPED)
+    wider = compiled(recipe('widen axis 1 of "wv" to 32 with uniform copy'), source)
+    assert {w.name: w.after for w in wider.plan.weights if w.name != "wo"} == {
+        "wq": (8, 64),
+        "wk": (8, 32),
+        "wv": (8, 32),
+    }
+    with pytest.raises(GrowError, match="`head_dim` cannot change its size") as refused:
+        compiled(recipe("widen head_dim to 32 with cyclic copy"), model("llama"))
+    assert refused.value.diagnostics[0].code == "G304"

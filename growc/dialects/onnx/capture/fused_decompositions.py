@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from growc.dialects.onnx.capture.fused_ops import MICROSOFT, MULTIPLE, Lowering, PlainValues, Rules
 from growc.dialects.onnx.operators import einsum as equation
+from growc.dialects.onnx.operators.attention import ONE_WIDTH
 
 TINY = 9.999999960041972e-13
 """onnxruntime's default epsilon for its own norms: 1e-12 in float32."""
@@ -121,12 +122,15 @@ def _core(
     bias: ir.Value | None,
     *others: ir.Value | None,
     multiple: int | None = None,
+    one_width: bool = False,
 ) -> tuple[ir.Value, ir.Value]:
     """Return softmax(q·k + bias)·v, and the scores. The others (masks, lengths) are the same for all heads.
 
-    multiple: the number that must divide a head's channels, as onnxruntime demands.
+    multiple: the number that must divide a head's channels, as onnxruntime demands. one_width: whether the
+    operator has one number of channels a head for queries, keys and values.
     """
     attributes: dict[str, float | None] = {"scale": at.attributes.get("scale") or None, MULTIPLE: multiple}
+    attributes[ONE_WIDTH] = one_width or None
     masks = [o for o in others if o is not None]
     y, scores = at.several("growc::Attention", q, k, v, bias, *masks, outputs=2, **attributes)
     return at.carry(y, scale="scale"), scores
@@ -223,7 +227,7 @@ def grouped_query_attention(at: Lowering) -> PlainValues:
         column = at.add("growc::HeadColumn", sink)
         bias = column if bias is None else at.total(bias, column)
     multiple = 16 if at.attributes.get("do_rotary") else 8
-    y, scores = _core(at, q, k, v, bias, at.input(5), at.input(6), multiple=multiple)
+    y, scores = _core(at, q, k, v, bias, at.input(5), at.input(6), multiple=multiple, one_width=True)
     return _merged(at, y), k, v, scores
 
 

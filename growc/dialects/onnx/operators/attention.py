@@ -10,6 +10,9 @@ from growc.dialects.onnx.operators.site import first, line, names, places, rest,
 from growc.ir.notation import Line, Product, Term
 from growc.ir.operator_rows import Site, opaque
 
+ONE_WIDTH = "growc.one_width"
+"""Attribute of attention whose values have as many channels a head as queries and keys."""
+
 
 def attention(site: Site) -> Line:
     """Query heads are (h g) over h key/value heads; operands behind the bias are the same for all heads."""
@@ -38,7 +41,8 @@ def attention(site: Site) -> Line:
     weighing = tuple(n for n in range(len(site.inputs)) if n != 2)
     scores = Product((0,), (1,), (*places(0, range(4)), *places(1, [2])))
     averages = Product(weighing, (2,), (*places(0, range(3)), *places(2, [2, 3])))
-    return replace(attended, sums=(scores, averages))
+    alike = (("d", "e"),) if site.node.integer(ONE_WIDTH) else ()
+    return replace(attended, sums=(scores, averages), alike=alike)
 
 
 def split_packed(site: Site) -> Line:

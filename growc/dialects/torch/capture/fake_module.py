@@ -77,15 +77,18 @@ class Fakes:
             yield
 
     @contextmanager
-    def valued(self, arguments: Collection[Tensor] = ()) -> Iterator[None]:
+    def valued(self, arguments: Collection[Tensor] = (), but: Collection[Tensor] = ()) -> Iterator[None]:
         """Give values to small buffers and to the tensors in `arguments`, since a forward may decide by them.
+
+        but: buffers that get none.
 
         They have the values of the tensors that they replace. torch computes with them as with numbers that a
         forward makes. Trained parameters get no values.
         """
         usual = FakeTensorMode.from_tensor
         pairs = ((fake, tensor) for tensor, fake in self._made.items() if isinstance(fake, FakeTensor))
-        flags = [(fake, tensor) for fake, tensor in pairs if _is_flag(tensor)]
+        without = set(map(id, but))
+        flags = [(fake, tensor) for fake, tensor in pairs if _is_flag(tensor) and id(fake) not in without]
         flags += [(fake, self._given[fake]) for fake in arguments if isinstance(fake, FakeTensor)]
         values: Mapping[Tensor, Tensor] = dict(flags)
 

@@ -29,9 +29,15 @@ __all__ = [
     "put_part",
     "spelt_out",
     "without_write",
+    "written_tensors",
 ]
 
 aten = torch.ops.aten
+
+STATISTICS = {aten.batch_norm.default: (3, 4), aten.instance_norm.default: (3, 4)}
+"""Operators that update statistics in training, which their schemas do not say; the places of these."""
+WITH_STATISTICS = 5
+"""The place of the operand that says whether they do."""
 
 OperatorCall = tuple[Any, tuple[object, ...]]
 """An operator and its arguments."""
@@ -52,6 +58,18 @@ def functionalise(graph: fx.Graph, buffers: Collection[str]) -> None:
     """
     if writes(graph):
         _Rewriting(graph, buffers).run()
+
+
+def written_tensors(graph: fx.Graph) -> set[fx.Node]:
+    """Return the tensors that a run changes. A view counts as the tensor that it may show."""
+    first = _first_tensors(graph)
+    kept = [
+        node.args[k]
+        for node in graph.nodes
+        if node.target in STATISTICS and node.args[WITH_STATISTICS]
+        for k in STATISTICS[node.target]
+    ]
+    return {first[node] for node in (*writes(graph), *kept) if isinstance(node, fx.Node)}
 
 
 def writes(graph: fx.Graph) -> list[fx.Node]:
@@ -81,10 +99,7 @@ class _Rewriting:
         self.now: dict[fx.Node, fx.Node] = {}
         self.writes: Counter[fx.Node] = Counter()
         self.read: dict[fx.Node, int] = {}
-        self.first: dict[fx.Node, fx.Node] = {}
-        for node in graph.nodes:
-            source = _possible_source(node)
-            self.first[node] = node if source is None else self.first[source]
+        self.first = _first_tensors(graph)
         self.written = {self.first[target] for target in writes(graph)}
         self.trace: object = None
 
@@ -185,6 +200,15 @@ def _target(node: fx.Node) -> fx.Node | None:
     if len(written) != 1 or written[0] is not node.args[0]:
         raise NotFunctionalError(f"`{node.target}` writes to more than its first argument")
     return _node(written[0])
+
+
+def _first_tensors(graph: fx.Graph) -> dict[fx.Node, fx.Node]:
+    """Return, for each node, the first tensor of the longest chain of views that it may belong to."""
+    first: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        source = _possible_source(node)
+        first[node] = node if source is None else first[source]
+    return first
 
 
 def _is_part(node: fx.Node) -> bool:

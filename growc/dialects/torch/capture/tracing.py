@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from functools import partial
 from io import StringIO
@@ -24,7 +24,7 @@ from torch.utils._pytree import (
 from growc.dialects.torch.capture.clean import clean
 from growc.dialects.torch.capture.data_dependence import asks_data, asserted, untraceable
 from growc.dialects.torch.capture.fake_module import SMALL, Fakes
-from growc.dialects.torch.capture.functionalize import NoOperatorError
+from growc.dialects.torch.capture.functionalize import NoOperatorError, written_tensors
 from growc.dialects.torch.capture.routed_loops import (
     SOME,
     Chosen,
@@ -78,7 +78,7 @@ def trace(
     """Return the cleaned program and the names of the arguments whose values it is specialised to.
 
     The module is traced by torch.export. If a forward on fake tensors decides by values, it gets the values
-    of small buffers, provided that it writes to none of them. With `deciding` it also gets the values of
+    of small buffers, but of none that it writes to. With `deciding` it also gets the values of
     arguments of few whole numbers, such as sizes of pictures; as few arguments as it works with get them. If
     torch.export still fails, it gets the module as torch.fx traces it. torch.export refuses a forward that
     keeps tensors in attributes, whereas torch.fx sees tensors alone and leaves such writes out. Raises
@@ -108,15 +108,25 @@ def _told(
     fakes: Fakes,
     names: Sequence[str],
 ) -> ExportedProgram | None:
-    """Return the program specialised to the values of small buffers and of the named arguments, or None."""
+    """Return the program specialised to the values of small buffers and of the named arguments, or None.
+
+    Buffers that it writes to have no values: those of the next run are others.
+    """
     inputs = by_name(module, args, kwargs)
     free = {name: input_axes for name, input_axes in axes.items() if name not in names}
-    with Attempt(), _naming(module, kwargs), fakes.valued([inputs[name] for name in names]):
-        program = _freest(module, args, kwargs, free)
-        written = program.graph_signature.buffers_to_mutate.values()
-        if all(module.get_buffer(name).numel() > SMALL for name in written):
-            return program
-    return None
+
+    def program(changing: Collection[Tensor]) -> ExportedProgram | None:
+        with Attempt(), _naming(module, kwargs), fakes.valued([inputs[name] for name in names], changing):
+            return _freest(module, args, kwargs, free)
+        return None
+
+    first = program(())
+    if first is None:
+        return None
+    changed = {node.name for node in written_tensors(first.graph)}
+    specs = [spec for spec in first.graph_signature.input_specs if spec.arg.name in changed]
+    buffers = [module.get_buffer(str(spec.target)) for spec in specs if spec.kind is InputKind.BUFFER]
+    return program(buffers) if any(buffer.numel() <= SMALL for buffer in buffers) else first
 
 
 def _fewest(
