@@ -261,7 +261,6 @@ BY_NUMBER: dict[str, Case] = {
     "aten.select_scatter.default": (lambda x, y: A.select_scatter.default(x, y, 1, -2), "n 4; n"),
     "aten.slice_scatter.default": (lambda x, y: A.slice_scatter.default(x, y, 1, 1, 3), "n 4; n 2"),
     "aten.slice.Tensor": (lambda x: A.slice.Tensor(x, 0, 1, x.shape[0] - 1), "n 4"),
-    "aten.narrow.default": (lambda x: A.narrow.default(x, 1, 1, 2), "n 4"),
 }
 
 LAYOUT: dict[str, Case] = {

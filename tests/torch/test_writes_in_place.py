@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch._ops import OpOverload
 
 import growc
@@ -46,3 +49,45 @@ def test_a_dropout_in_place_is_in_the_graph_for_training():
     grown.train()
     assert not torch.equal(grown(inputs), grown(inputs))
     assert torch.equal(grown.eval()(inputs), grown(inputs))
+
+
+class Written(nn.Module):
+    """A network with a write to some of its units."""
+
+    def __init__(self, write: Callable[[Tensor], object]) -> None:
+        super().__init__()
+        self.up, self.down, self.write = nn.Linear(5, 20), nn.Linear(20, 3), write
+
+    def forward(self, x: Tensor) -> Tensor:
+        units = torch.relu(self.up(x))
+        self.write(units)
+        return self.down(units)
+
+
+WRITES: dict[str, Callable[[Tensor], object]] = {
+    "first": lambda units: units[..., :4].mul_(0.5),
+    "last": lambda units: units[..., -4:].mul_(0.5),
+    "middle": lambda units: units[..., 4:-6].mul_(0.5),
+    "narrowed": lambda units: units.narrow(-1, 4, 5).mul_(0.5),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_to_some_units_is_a_write_to_their_copies(write: Callable[[Tensor], object]) -> None:
+    torch.manual_seed(0)
+    module, inputs = Written(write).eval(), torch.randn(2, 6, 5)
+    grown = growc.apply(module, 'widen axis 0 of "up.weight" to 40 with cyclic copy\nexpect exact', inputs)
+    other = torch.randn(3, 2, 5)
+    torch.testing.assert_close(grown(other), module(other), rtol=1e-4, atol=1e-5)
+
+
+def test_a_part_of_a_symbolic_length_grows() -> None:
+    class Shifted(Written):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.narrow(1, 1, x.shape[1] - 1))
+
+    torch.manual_seed(0)
+    module = Shifted(lambda units: None).eval()
+    grown = growc.apply(module, "widen ffn to 40 with cyclic copy\nexpect exact", torch.randn(2, 6, 5))
+    other = torch.randn(3, 9, 5)
+    torch.testing.assert_close(grown(other), module(other), rtol=1e-4, atol=1e-5)

@@ -35,14 +35,6 @@ def slice_(
     return at.add("Slice", at.tensor(x), *bounds, *([] if step == 1 else [at.ints(step)]))
 
 
-def narrow(at: Call, x: CallOperand, dim: int, start: CallSize, length: CallSize) -> ir.Value:
-    """A given number of elements from a start."""
-    if not isinstance(start, int) or not isinstance(length, int) or start < 0:
-        raise UnknownError
-    bounds = [at.ints(start, "start"), at.ints(start + length), at.constant([at.axis(dim, x)])]
-    return at.add("Slice", at.tensor(x), *bounds)
-
-
 def gather(at: Call, x: CallOperand, dim: int, index: CallOperand) -> ir.Value:
     """One element of an axis for each element of an index tensor."""
     if at.rank(x) == 0:
@@ -233,7 +225,7 @@ def slice_scatter(
         begin, stop, _ = slice(begin, stop).indices(whole)
     elif begin < 0 or stop < 0:
         raise UnknownError
-    return _between(at, x, axis, begin, stop, at.tensor(src, at.dtype))
+    return _between(at, x, axis, begin, stop, at.tensor(src, at.dtype), ("start", "end"))
 
 
 def _counts(size: CallSize) -> bool:
@@ -242,12 +234,21 @@ def _counts(size: CallSize) -> bool:
     return isinstance(value, torch.SymInt) and statically_known_true(value >= 0)
 
 
-def _between(at: Call, x: CallOperand, axis: int, start: CallSize, stop: int, part: ir.Value) -> ir.Value:
-    """Return a tensor with a part of one axis replaced."""
+def _between(
+    at: Call,
+    x: CallOperand,
+    axis: int,
+    start: CallSize,
+    stop: int,
+    part: ir.Value,
+    arguments: tuple[str, str] = ("", ""),
+) -> ir.Value:
+    """Return a tensor with a part of one axis replaced. arguments: those of the call that are its ends."""
     parts, data = [part], at.tensor(x)
     if start:
-        ends = at.constant([0]), at.ints(start), at.constant([axis])
+        ends = at.constant([0]), at.ints(start, arguments[0]), at.constant([axis])
         parts.insert(0, at.add("Slice", data, *ends))
     if stop < LAST - 1 and stop != at.sizes(x)[axis]:
-        parts.append(at.add("Slice", data, *(at.constant([n]) for n in (stop, LAST, axis))))
+        ends = at.ints(stop, arguments[1]), at.constant([LAST]), at.constant([axis])
+        parts.append(at.add("Slice", data, *ends))
     return parts[0] if len(parts) == 1 else at.add("Concat", *parts, axis=axis)

@@ -286,7 +286,6 @@ ROWS = """
     aten.select_scatter.default     select_scatter()                  write
     aten.slice_scatter.default      slice_scatter()                   write
     aten.slice.Tensor               slice()                           take
-    aten.narrow.default             narrow()                          take
     aten.take_along_dim.default     take_along_dim()                  take
 
     # layout
