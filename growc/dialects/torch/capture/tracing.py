@@ -24,6 +24,7 @@ from torch.utils._pytree import (
 from growc.dialects.torch.capture.clean import clean
 from growc.dialects.torch.capture.data_dependence import asks_data, asserted, untraceable
 from growc.dialects.torch.capture.fake_module import SMALL, Fakes
+from growc.dialects.torch.capture.forward_state import StatefulError, of_every_call
 from growc.dialects.torch.capture.functionalize import NoOperatorError, written_tensors
 from growc.dialects.torch.capture.routed_loops import (
     SOME,
@@ -41,7 +42,7 @@ __all__ = ["NamedAxes", "by_name", "free_axes", "named_symbols", "trace"]
 
 NamedAxes = Mapping[str, Mapping[int, str]]
 """For each input, the names of its axes of any size, such as batch and sequence."""
-FINAL = (NoOperatorError, NotIdleError)
+FINAL = (NoOperatorError, NotIdleError, StatefulError)
 """Errors found in a traced program. Another way of tracing does not avoid them."""
 
 
@@ -201,7 +202,8 @@ def _program(
     """Return the cleaned program whose data-dependent loops run over the chosen numbers."""
     silenced = redirect_stderr(StringIO())  # torch prints the graph there on failure
     with asserted(), over(chosen), silenced, torch.enable_grad():  # so that regions without gradients show
-        program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
+        call = partial(torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=False)
+        program = of_every_call(module, call)
     clean(program)
     return program
 
