@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from growc.algebra.indexmap import Array, Floats, Ints
+from growc.algebra.indexmap import Array, Bools, Floats, Ints
 from growc.ir.graph import wide
 from growc.plans.plan import CONTINUED, DRAWN, MEAN, ONE, LeafStep, Noise, Within
 
@@ -133,7 +133,9 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
         plain[noisy] = False
     result = values.astype(copied.dtype, copy=False)
     if copied.dtype.kind in "iu":  # a float cannot hold every integer
-        result[:, plain] = copied[:, plain]
+        exact, new = (copied, False) if step.within is None else _taken(step.within, units, copied)
+        kept = plain[:, None] & ~np.broadcast_to(new, copied.shape)
+        result[kept] = exact[kept]
     return result
 
 
@@ -149,20 +151,26 @@ def _within(within: Within, units: Ints, values: Array, beside: Beside, std: Dev
     these, where a row is contiguous.
     """
     index = within.index[units]
-    shape = (len(units), -1, index.shape[1], within.behind)
-    places = np.maximum(index, 0)[:, None, :, None]
-    taken = np.take_along_axis(values.reshape(shape), places, axis=2)
+    taken, new = _taken(within, units, values)
+    if not new.any():
+        return taken
     rows = np.flatnonzero((index < 0).any(axis=1))
-    if not rows.size:
-        return taken.reshape(values.shape)
-    empty = np.broadcast_to((index[rows] < 0)[:, None, :, None], taken[rows].shape)
     if within.filler == DRAWN:
-        drawn = beside.normal(within.key, rows) * std() + std.mean()
-        fresh = drawn.reshape(taken[rows].shape)
+        fresh = beside.normal(within.key, rows) * std() + std.mean()
     else:
-        fresh = np.full(taken[rows].shape, float(within.filler == ONE))
-    taken[rows] = np.where(empty, fresh, taken[rows])
-    return taken.reshape(values.shape)
+        fresh = np.full((1, len(rows), taken.shape[2]), float(within.filler == ONE))
+    taken[:, rows] = np.where(new[:, rows], fresh, taken[:, rows])
+    return taken
+
+
+def _taken(within: Within, units: Ints, values: Array) -> tuple[Array, Bools]:
+    """The elements that rows take of themselves, and the places that take none, each (1, rows, width)."""
+    index = within.index[units]
+    shape = (len(units), -1, index.shape[1], within.behind)
+    places = index[:, None, :, None]
+    taken = np.take_along_axis(values.reshape(shape), np.maximum(places, 0), axis=2)
+    new = np.broadcast_to(places < 0, taken.shape)
+    return taken.reshape(values.shape), new.reshape(values.shape)
 
 
 def _place(numbers: Ints) -> slice | Ints:

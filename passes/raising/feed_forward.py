@@ -7,7 +7,7 @@ position alone, so that one more axis can be put in front. Raises StaysError wit
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from growc.algebra.space import Space, atoms_of, find
@@ -25,8 +25,8 @@ PLAIN = ("add", "multiply", "divide", "remainder", "select", "pointwise", "layou
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 """Products that can take a stack of matrices as their weight."""
 
-ON_THE_WAY = frozenset({"Transpose", "Cast", "Identity"})
-"""Operators that may stand between a stored tensor and the operator that reads it."""
+ON_THE_WAY = frozenset({"Transpose", "Cast", "Identity", "Concat"})
+"""Operators that may stand between stored tensors and their reader, beside elementwise ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,9 @@ class Network:
     """A feed-forward network.
 
     input, output: its input and its result, positions in front of channels. nodes: its operators, in order.
-    shapes: the operators that read sizes of its inner values. stacks: the uses of its stored tensors. inner:
-    of these, the one whose matrix reads the inner units.
+    shapes: the operators that read sizes of its inner values. stacks: the uses of its stored tensors.
+    scales: of these, those that multiply the matrix by a number if they are multiplied by it that reads the
+    inner units; empty if there are none.
     """
 
     input: Value
@@ -43,7 +44,7 @@ class Network:
     nodes: Sequence[Node]
     shapes: Sequence[Node]
     stacks: Sequence[Value]
-    inner: Value
+    scales: Collection[Value]
 
 
 class StaysError(Exception):
@@ -56,11 +57,13 @@ class Networks(AxisQueries):
     def __init__(self, axes: Axes, experts: Collection[Space]) -> None:
         super().__init__(axes)
         self.outputs, self.routed = set(axes.graph.outputs), set(atoms_of(experts))
+        self.static = axes.graph.static
         self.alone = {node for one in axes.experts for node in one.owners}
 
     def network(self, inner: Sequence[Space]) -> Network:
         """The network with these inner units. Raises StaysError."""
-        makers, reader = self.ends(set(atoms_of(inner)))
+        atoms = set(atoms_of(inner))
+        makers, reader = self.ends(atoms)
         activations = {self.activation(one) for one in makers}
         if len(activations) != 1:
             raise StaysError("the products that make its units read different values")
@@ -71,8 +74,9 @@ class Networks(AxisQueries):
             raise StaysError("it works on a single position, without an axis of positions")
         if [*map(find, self.axes.of(activation)[:-1])] != [*map(find, self.axes.of(result)[:-1])]:
             raise StaysError("it does not work on each position by itself")
-        stacks = list(dict.fromkeys(use for node in nodes for use in self.stacked(node)))
-        return Network(activation, result, nodes, shapes, stacks, reader.node.required(1).unmoved)
+        stacks = list(dict.fromkeys(use for node in nodes for use in self.stacked(node, atoms)))
+        scales = self.scaling(reader.node.required(1), set(stacks))
+        return Network(activation, result, nodes, shapes, stacks, scales)
 
     def ends(self, atoms: set[Space]) -> tuple[list[LineInstance], LineInstance]:
         """The products that make the units, and the one that reads them."""
@@ -153,23 +157,50 @@ class Networks(AxisQueries):
             result = node.outputs[0]
         return result
 
-    def stacked(self, node: Node) -> Iterator[Value]:
+    def stacked(self, node: Node, atoms: Set[Space]) -> Iterator[Value]:
         """Yield the uses of stored tensors of which every expert will have its own."""
         for operand in node.inputs:
-            use = None if operand is None else operand.unmoved
-            weight = None if use is None else use.weight
-            if use is None or weight is None or not weight.floating or weight.elements == 1:
-                continue
-            current = operand
-            while current is not None and current is not use:
-                if current.producer is None or current.producer.op not in ON_THE_WAY:
-                    raise StaysError(f"`{weight.name}` is moved on its way to {_named(node)}")
-                current = current.producer.inputs[0]
+            if operand is not None and operand in self.static:
+                yield from self.stored(operand, node, atoms)
+
+    def stored(self, value: Value, reader: Node, atoms: Set[Space]) -> Iterator[Value]:
+        """Yield the uses of stored tensors that an operand made of weights is made of.
+
+        Integers are shared, if they are not numbers of the inner units, whose atoms are given.
+        """
+        weight, producer = value.weight, value.producer
+        counts = not atoms.isdisjoint(atoms_of(self.axes.of(value)))
+        if weight is None:
+            operands = producer.operands if producer is not None and (counts or value.known is None) else ()
+            uses = [use for operand in operands for use in self.stored(operand, reader, atoms)]
+            if uses and producer is not None and not self.is_on_the_way(producer):
+                raise StaysError(f"`{uses[0].name}` is moved on its way to {_named(reader)}")
+            yield from uses
+        elif weight.elements > 1 and (weight.floating or counts):
             if weight in self.axes.used_often:
                 raise StaysError(f"`{weight.name}` is used in several places")
             if weight.stored is not None or weight.computed or weight.shift or weight.order is not None:
                 raise StaysError(f"`{weight.name}` is not stored as it is used")
-            yield use
+            yield value
+
+    def scaling(self, matrix: Value, stacks: Set[Value]) -> frozenset[Value]:
+        """The stored tensors that multiply a matrix by a number if they are multiplied by it."""
+        instance = None if matrix.producer is None else self.by_node.get(matrix.producer)
+        if matrix in stacks or instance is None:
+            return frozenset({matrix} & stacks)
+        parts = [self.scaling(operand, stacks) for operand in instance.node.operands]
+        treatment = instance.line.treatment
+        if treatment in ("layout", "add") and all(parts):
+            return frozenset().union(*parts)
+        if treatment == "multiply":
+            return next(filter(None, parts), frozenset())
+        return parts[0] if treatment == "divide" else frozenset()
+
+    def is_on_the_way(self, node: Node) -> bool:
+        """Whether an operator may stand between stored tensors and the operator that reads them."""
+        instance = self.by_node.get(node)
+        elementwise = node.op not in ALONG and instance is not None and self.is_plain(instance)
+        return node.op in ON_THE_WAY or elementwise
 
 
 def _chooses(outputs: Sequence[Sequence[object] | None]) -> bool:

@@ -130,10 +130,10 @@ class Stacked:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether each expert has a matrix here, and no vector."""
+        """Whether each expert has a matrix of real numbers here."""
         weight = self.use.weight
         assert weight is not None
-        return sum(size > 1 for size in weight.stored_shape) > 1
+        return weight.floating and sum(size > 1 for size in weight.stored_shape) > 1
 
     def noise(self, count: int) -> Noise | None:
         """The noise on copies; None for a vector, or where the statement asks for none."""

@@ -42,6 +42,8 @@ def mixtures(c: Analysis, bounds: Sequence[Bound]) -> list[Mixture]:
         for number, axis in enumerate(inside):
             try:
                 network = networks.network(axis.spaces)
+                if parts > 1 and not network.scales:
+                    raise StaysError("no stored tensor scales the matrix that reads its units")
             except StaysError as error:
                 message = f"`ffn` ({axis.size}) cannot become experts: {error}"
                 remedy = "" if len(inside) == 1 else "`in layers …` around the statement names others alone"

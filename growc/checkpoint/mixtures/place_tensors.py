@@ -92,7 +92,7 @@ class Kinds:
         named = self.named("ffn")
         inner = [(space, atom) for space in spaces for atom in atoms_of([space]) if atom in named]
         units = unit_numbers(*inner[0], Sizes()) if inner else None
-        factor = mixture.parts if use is mixture.network.inner else 1
+        factor = mixture.parts if use in mixture.network.scales else 1
         return Parts(use.weight.name, kinds, use.weight.shape, units, mixture.parts, factor)
 
     def named(self, name: str) -> set[Space]:

@@ -30,6 +30,9 @@ class PlannedTensor(ir.LazyTensor):
         super().__init__(self.made, dtype=source.dtype, shape=ir.Shape(plan.after), name=plan.name)
         self.plan, self.source, self.beside = plan, source, beside
 
+    def __repr__(self) -> str:
+        return f"PlannedTensor(name={self.name!r})"  # that of onnx-ir shows `made`, and so itself
+
     def made(self) -> ir.TensorProtocol:
         """Return the tensor, computed as a whole."""
         return ir.tensor(execute(self.plan, read_tensor(self.source), self.read), dtype=self.dtype)

@@ -53,6 +53,8 @@ class _Inserting(Writer):
         """The counterpart of each value, with experts as its first axis."""
         self.last = clone.node_of(self.network.nodes[-1])
         self.parts = {use: k for k, use in enumerate(self.network.stacks)}
+        self.own = self.of_weights()
+        """The stored tensors of the network, and what is made of them in front of it."""
         self.stem = _stem([use.name for use in self.network.stacks]) or f"{self.network.output.name}."
 
     def run(self) -> list[ir.Node]:
@@ -111,6 +113,17 @@ class _Inserting(Writer):
             new.name, new.type = self.unused(f"{old.name}.experts"), old.type
             self.many[value] = new
 
+    def of_weights(self) -> set[Value]:
+        """Return the stored tensors that experts have of their own, and the operands made of them."""
+        inside = {*self.network.nodes, *self.network.shapes}
+        own, coming = set(self.parts), list(self.parts)
+        while coming:
+            made = (out for node, _ in coming.pop().users if node not in inside for out in node.outputs)
+            new = [out for out in made if out not in own]
+            own.update(new)
+            coming += new
+        return own
+
     def axes_of(self, node: Node) -> list[int]:
         """Return the axes that a Slice names, as axes of the stack."""
         named, starts = node.input(3), node.required(1)
@@ -134,30 +147,30 @@ class _Inserting(Writer):
         """Return the stacked operand of a node. `rank`: of the node's result for one network."""
         if value in self.many:
             return self.many[value]
-        use = value.unmoved
-        if use not in self.parts:
+        if value not in self.own:
             return self.clone.value_of(value)
-        if use not in self.many:
-            self.many[use] = self.stack(use, rank - use.rank)
-        if value is not use:
-            self.many[value] = self.moved(value, rank - use.rank)
+        ones = rank - value.rank
+        self.many[value] = self.stack(value, ones) if value in self.parts else self.moved(value, ones)
         return self.many[value]
 
     def moved(self, value: Value, ones: int) -> ir.Value:
-        """Apply to a stack the layout operator between a stored tensor and a node.
+        """Apply to stacks the operator between stored tensors and a node.
 
         `ones`: how many axes of size one follow the experts.
         """
         node = value.producer
         assert node is not None
-        stack = self.operand(node.required(0), node.required(0).rank + ones)
+        stacks = [None if v is None else self.operand(v, value.rank + ones) for v in node.inputs]
         own = self.clone.node_of(node)
         attributes = {name: a.value for name, a in own.attributes.items()}
         if node.op == "Transpose":
             front = range(1 + ones)
             order = attributes.get("perm") or tuple(reversed(range(value.rank)))
             attributes["perm"] = [*front, *(axis + 1 + ones for axis in order)]
-        return self.add(node.op, [stack], f"{own.name}.experts", **attributes)
+        elif node.op == "Concat":
+            axis = node.integer("axis")
+            attributes["axis"] = axis if axis < 0 else axis + 1 + ones
+        return self.add(node.op, stacks, f"{own.name}.experts", **attributes)
 
     def stack(self, use: Value, ones: int) -> ir.Value:
         """Return a stored tensor with an axis of experts. So far it holds one, with the source's weights."""
@@ -167,7 +180,7 @@ class _Inserting(Writer):
         name = str(old.name)
         old.name = self.unused(f"{name}.before")
         value = self.fresh(name, _reshaped(tensor, shape))
-        return self.marked(value, 0, self.mark(self.parts[use], reads=use is self.network.inner))
+        return self.marked(value, 0, self.mark(self.parts[use], reads=use in self.network.scales))
 
     def fresh(self, name: str, tensor: ir.TensorProtocol) -> ir.Value:
         """Add a stored tensor of exactly this name."""
