@@ -282,4 +282,4 @@ def inspect(model: Model, *, example_inputs: object = None, state_dict: State | 
     return compile(Resolved(()), source, analysis_only=True, example_inputs=example_inputs)
 
 
-vars(apply)["__signature__"] = joined(apply_file, grow)
+vars(apply)["__signature__"] = joined(apply_file, grow, model="Model", out="object")

@@ -85,9 +85,9 @@ def _words(kinds: ast.expr) -> Iterator[str]:
             yield ast.unparse(kinds)
 
 
-def joined(first: Callable[..., object], *others: Callable[..., object]) -> inspect.Signature:
+def joined(first: Callable[..., object], *others: Callable[..., object], **kinds: str) -> inspect.Signature:
     """The signature of a function that combines several: the first one's arguments, and further options of
-    the others.
+    the others. kinds: annotations of arguments that may be of more types than in the first one.
     """
     signature = inspect.signature(first)
     parameters = dict(signature.parameters)
@@ -95,4 +95,5 @@ def joined(first: Callable[..., object], *others: Callable[..., object]) -> insp
         for name, parameter in inspect.signature(other).parameters.items():
             if parameter.default is not parameter.empty:
                 parameters.setdefault(name, parameter.replace(kind=parameter.KEYWORD_ONLY))
+    parameters |= {name: parameters[name].replace(annotation=kind) for name, kind in kinds.items()}
     return signature.replace(parameters=sorted(parameters.values(), key=lambda one: one.kind))

@@ -32,7 +32,7 @@ def reading_of(text: Recipes, params: Mapping[str, str] | None = None) -> Resolv
 
 def parameters_of(params: Mapping[str, str] | None) -> Mapping[str, str]:
     """The values for `let`s. Raises GrowError (G200) if `params` is no mapping."""
-    if not isinstance(params or {}, Mapping):
+    if params is not None and not isinstance(params, Mapping):
         raise wrong("`params` is no mapping", 'it sets `let`s by name, as in `{"width": "1024"}`')
     return {name: str(value) for name, value in (params or {}).items()}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import torch
@@ -80,6 +81,8 @@ def clean(program: ExportedProgram) -> None:
         graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in stored_kinds}
     )
     take_apart(graph)  # also the operators that replaced writes
+    specs = program.graph_signature.input_specs
+    numbers = {spec.arg.name for spec in specs if spec.kind is InputKind.CONSTANT_TENSOR}
     for node in list(graph.nodes):
         if node.target in TYPED:
             node.target, node.args = aten.to.dtype, (node.args[0], node.meta["val"].dtype)
@@ -96,7 +99,7 @@ def clean(program: ExportedProgram) -> None:
             node.args = (node.args[0], _stretched(node), *node.args[2:])
         if node.target in CLAIMS:
             graph.erase_node(node)
-        elif node.target in CONVERSIONS and _same(node):
+        elif (node.target in CONVERSIONS and _same(node)) or _detaches(node, numbers):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     graph.eliminate_dead_code()
@@ -125,6 +128,12 @@ def _parted(node: fx.Node) -> list[int] | None:
     axis = node.kwargs.get("dim", node.args[2] if len(node.args) > 2 else 0)
     sizes = [part.shape[axis] for part in node.meta["val"]]
     return sizes if all(type(n) is int for n in sizes) else None
+
+
+def _detaches(node: fx.Node, numbers: Set[str]) -> bool:
+    """Whether a call detaches a tensor that a forward makes of numbers, which has no gradients."""
+    operand = node.args[0] if node.target is aten.detach.default else None
+    return isinstance(operand, fx.Node) and operand.name in numbers
 
 
 def _same(node: fx.Node) -> bool:

@@ -87,8 +87,8 @@ class Fakes:
         """
         usual = FakeTensorMode.from_tensor
         pairs = ((fake, tensor) for tensor, fake in self._made.items() if isinstance(fake, FakeTensor))
-        without = set(map(id, but))
-        flags = [(fake, tensor) for fake, tensor in pairs if _is_flag(tensor) and id(fake) not in without]
+        without = set(but)
+        flags = [(fake, tensor) for fake, tensor in pairs if _is_flag(tensor) and fake not in without]
         flags += [(fake, self._given[fake]) for fake in arguments if isinstance(fake, FakeTensor)]
         values: Mapping[Tensor, Tensor] = dict(flags)
 

@@ -1,4 +1,4 @@
-"""What a forward leaves in the attributes of its module, and whether the next call computes by it.
+"""State that a forward leaves in the attributes of its module, and whether the next call computes by it.
 
 A program of torch.export is one call of a forward. A module that counts its calls may compute something else
 in the next one.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,8 +73,18 @@ class _Place:
 
     @property
     def value(self) -> object:
-        """What stands there."""
+        """The content of the attribute."""
         return self.part.__dict__[self.attribute]
+
+
+@dataclass(eq=False)
+class _Thing:
+    """A thing that is only equal to itself."""
+
+    value: object
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Thing) and other.value is self.value
 
 
 def _attributes(module: nn.Module) -> dict[_Place, object]:
@@ -88,7 +97,7 @@ def _attributes(module: nn.Module) -> dict[_Place, object]:
     }
 
 
-def _content(value: Any) -> object:
+def _content(value: object) -> object:
     """Return numbers and texts, also those in mappings and sequences. Other things are known by identity."""
     if isinstance(value, PLAIN):
         return type(value), value
@@ -100,7 +109,7 @@ def _content(value: Any) -> object:
         return [*map(_content, value)]
     if isinstance(value, Set):
         return {repr(one) for one in value}
-    return id(value)
+    return _Thing(value)
 
 
 def _same(one: ExportedProgram, other: ExportedProgram) -> bool:

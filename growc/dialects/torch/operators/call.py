@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from growc.dialects.onnx.capture.capture import ASSUMED
 from growc.dialects.onnx.capture.fused_ops import Lowering
@@ -114,8 +115,11 @@ class Call(Lowering):
     def several(self, op: str, *inputs: ir.Value | None, outputs: int, **attributes: Any) -> list[ir.Value]:
         """Add a node as in Lowering. The node records the call, and the literals among its operands.
 
-        Trailing operands that are None are omitted.
+        Trailing operands that are None are omitted. Raises UnknownError for an attribute that is a size of
+        the inputs.
         """
+        if any(isinstance(leaf, fx.Node) for leaf in tree_leaves(attributes)):
+            raise UnknownError
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
         results = super().several(op, *inputs, outputs=outputs, **attributes)
