@@ -25,7 +25,7 @@ PLAIN = ("add", "multiply", "divide", "remainder", "select", "pointwise", "layou
 PRODUCTS = frozenset({"MatMul", "Gemm"})
 """Products that can take a stack of matrices as their weight."""
 
-ON_THE_WAY = frozenset({"Transpose", "Cast", "Identity", "Concat"})
+ON_THE_WAY = frozenset({"Transpose", "Cast", "Identity", "Concat", "MatMul"})
 """Operators that may stand between stored tensors and their reader, beside elementwise ones."""
 
 
@@ -86,6 +86,8 @@ class Networks(AxisQueries):
 
         makers, readers = list[LineInstance](), list[LineInstance]()
         for product in self.maps:
+            if product.node.outputs[0] in self.static:
+                continue
             weight = product.node.required(self.weight_of(product) or 0)
             if not bears(weight):
                 continue
@@ -192,7 +194,7 @@ class Networks(AxisQueries):
         treatment = instance.line.treatment
         if treatment in ("layout", "add") and all(parts):
             return frozenset().union(*parts)
-        if treatment == "multiply":
+        if treatment in ("multiply", "contract"):
             return next(filter(None, parts), frozenset())
         return parts[0] if treatment == "divide" else frozenset()
 

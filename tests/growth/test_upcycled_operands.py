@@ -49,6 +49,10 @@ NETWORKS = {
     "mask": units("bool[12] mask, float zero", "act = Where(mask, r, zero)"),
     "integers": units("int64[12] whole", "real = Cast <to = 1> (whole)", "act = Mul(r, real)"),
 }
+PRODUCTS = {
+    "maker": maker("float[8, 2] a, float[2, 12] b", "MatMul(a, b)"),
+    "reader": reader("float[12, 2] a, float[2, 8] b", "MatMul(a, b)"),
+}
 VALUES = {
     "mask": np.arange(12) % 5 < 2,
     "whole": np.arange(12)[::-1] + 1,
@@ -64,15 +68,27 @@ def network(path: Path, text: str) -> Path:
     return save(path, text, **{name: v.astype(np.float32) for name, v in vectors.items()}, **own)
 
 
-@pytest.mark.parametrize("recipe", [WHOLE, HALVES, THIRDS], ids=["whole", "halves", "thirds"])
-@pytest.mark.parametrize("text", NETWORKS.values(), ids=NETWORKS)
-def test_each_expert_has_its_part_of_every_operand(tmp_path: Path, text: str, recipe: str) -> None:
-    source = network(tmp_path / "model.onnx", text)
-    done = growc.apply(recipe, source, tmp_path / "out.onnx", check=False)
+def assert_exact(recipe: str, source: Path, target: Path) -> None:
+    """The result is said to compute the same, and does so."""
+    done = growc.apply(recipe, source, target, check=False)
     assert done.plan.certificate.exact
     runs = [onnxruntime.InferenceSession(path) for path in (source, done.written)]
     before, after = (run.run(None, {"tokens": np.arange(16)})[0] for run in runs)
     np.testing.assert_allclose(after, before, atol=1e-5 * np.abs(before).max())
+
+
+@pytest.mark.parametrize("recipe", [WHOLE, HALVES, THIRDS], ids=["whole", "halves", "thirds"])
+@pytest.mark.parametrize("text", NETWORKS.values(), ids=NETWORKS)
+def test_each_expert_has_its_part_of_every_operand(tmp_path: Path, text: str, recipe: str) -> None:
+    assert_exact(recipe, network(tmp_path / "model.onnx", text), tmp_path / "out.onnx")
+
+
+@pytest.mark.parametrize("text", PRODUCTS.values(), ids=PRODUCTS)
+def test_experts_have_products_of_weights_as_a_whole(tmp_path: Path, text: str) -> None:
+    source = network(tmp_path / "model.onnx", text)
+    assert_exact(WHOLE, source, tmp_path / "out.onnx")
+    with pytest.raises(GrowError, match="ffn"):
+        growc.plan(HALVES, source)
 
 
 @pytest.mark.parametrize("name", ["joined maker", "scaled reader", "mask", "integers"])
