@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -72,3 +73,22 @@ def test_a_module_that_reads_what_it_writes_is_refused() -> None:
     with pytest.raises(GrowError) as refused:
         growc.apply(drawn(Counting()), WIDER, (torch.randn(8, 5),))
     assert refused.value.diagnostics[0].code == "G317"
+
+
+class Noting(Averaged):
+    """A count of calls in a buffer, by which results are multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__(0.1)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) * self.calls
+
+
+@pytest.mark.parametrize("make", [growc.plan, growc.apply])
+def test_a_write_in_evaluation_is_refused_by_plans_too(make: Callable[..., object]) -> None:
+    with pytest.raises(GrowError, match="evaluation writes to `calls`") as refused:
+        make(WIDER, drawn(Noting()), example_inputs=(torch.randn(8, 5),))
+    assert refused.value.diagnostics[0].code == "G308"

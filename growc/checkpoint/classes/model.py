@@ -31,7 +31,7 @@ from growc.dialects.transformers.first_step import first_step
 from growc.errors.diagnostic import nearest, wrong
 from growc.errors.json_data import Json
 from growc.errors.short_repr import brief
-from growc.passes.compilation import Source
+from growc.passes.compilation import Result, Source
 from growc.verification.feeds import named_arrays
 
 
@@ -116,6 +116,10 @@ class ClassModel(TorchModel):
                 raise wrong(f"the config of `{kind}` has no field `{spelling}`", remedy) from None
             decided[path] = value
         return replace(self, decided=decided)
+
+    def fit_config(self, c: Result) -> Result:
+        """The compilation. A class has a forward of its own, which may change tensors."""
+        return c
 
     def files(self, path: Path) -> list[Path]:
         """The files that define what the model computes: config and weights of a directory."""

@@ -25,7 +25,7 @@ from growc.dialects.torch.programs.load import load
 from growc.dialects.torch.tested_versions import untested
 from growc.errors.diagnostic import Diagnostic, GrowError
 from growc.errors.short_repr import brief
-from growc.passes.compilation import ModelWithMixtures, Source
+from growc.passes.compilation import ModelWithMixtures, Result, Source
 from growc.passes.edits import Mixture
 from growc.passes.finish.assembled import Assembled
 
@@ -87,6 +87,11 @@ class TorchModel(IrModel):
         tensors = captured.program.state_dict
         first = {captured.names.get(name, name): tensor for name, tensor in tensors.items()}
         return TorchModel.open(captured, first.__getitem__)
+
+    def fit_config(self, c: Result) -> Result:
+        """Return the compilation. Raises GrowError (G308) if the program changes its tensors."""
+        self.captured.require_pure()
+        return c
 
     def put_back(self, assembled: Assembled) -> Assembled:
         """Return the tensors of a plan with weight norms in the form of modules."""

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from growc.dialects.torch.capture.fake_module import standing_in
 from growc.dialects.torch.capture.functionalize import writes
 from growc.dialects.torch.capture.tracing import NamedAxes, by_name, free_axes, named_symbols, trace
+from growc.errors.diagnostic import Diagnostic, GrowError
 
 __all__ = ["ExportedModule", "export", "is_tensor", "run", "run_flat"]
 
@@ -85,6 +86,12 @@ class ExportedModule:
         targets_written = [target_of.get(node.name, node.name) for node in writes(self.program.graph)]
         other_outputs = [s for s in signature.output_specs if s.kind is not OutputKind.USER_OUTPUT]
         return targets_written + [str(spec.target or spec.arg.name) for spec in other_outputs]
+
+    def require_pure(self) -> None:
+        """Raise GrowError (G308) if a run of the program changes a tensor, which a grown module would not."""
+        if self.written:
+            message = f"evaluation writes to `{self.written[0]}`, and what is grown from that would not"
+            raise GrowError(Diagnostic("G308", message, help="export the model without this state"))
 
 
 def export(

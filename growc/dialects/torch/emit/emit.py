@@ -30,7 +30,7 @@ from growc.dialects.torch.lowering.outputs import OUTPUT, ForwardResult, arrange
 from growc.dialects.torch.model import torch_model
 from growc.dialects.torch.operators.call import DTYPES
 from growc.dialects.torch.run.cases import PortMapping
-from growc.errors.diagnostic import Diagnostic, GrowError
+from growc.errors.diagnostic import GrowError
 from growc.passes import compilation
 
 
@@ -76,7 +76,7 @@ def _emitted(
     training: ExportedModule | GrowError | None,
 ) -> GrownModule:
     captured = torch_model(c).captured
-    _require_pure(captured)
+    captured.require_pure()
     rewritten, clone = rewrite(c.graph, c.assembled, c.repairs, c.attributes)
     model, places = rewritten.source, _places(c, rewritten, clone)
     call_repeats(model.graph, captured.program.graph)
@@ -100,12 +100,6 @@ def _emitted(
     )
     descent = PortMapping.of(c, model, [model.graph.outputs[k].name or "" for k in returned])
     return GrownModule(tensors, graphs, spec, descent, missing)
-
-
-def _require_pure(captured: ExportedModule) -> None:
-    if captured.written:
-        message = f"evaluation writes to `{captured.written[0]}`, and what is grown from that would not"
-        raise GrowError(Diagnostic("G308", message, help="export the model without this state"))
 
 
 def _results(
