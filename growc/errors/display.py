@@ -5,7 +5,6 @@ Results come from all floors. Their lines are made on the topmost floor; growc's
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterable
 from functools import singledispatch
@@ -90,6 +89,8 @@ def colored(line: str, ink: Callable[[str, str, str], str], plain: Callable[[str
 
 def _marked(line: str) -> str:
     """A line as HTML."""
+    import html
+
     return colored(
         line, lambda start, _, page: f'<span style="color:{page}">{html.escape(start)}</span>', html.escape
     )

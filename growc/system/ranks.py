@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TypeVar
 
 from growc.errors.diagnostic import Diagnostic, GrowError
@@ -19,8 +17,8 @@ Made = TypeVar("Made")
 Job = Callable[[int, int], Made]
 """A job for a process, called with its number and the number of processes."""
 
-PATIENCE = timedelta(days=30)
-"""The longest time that a process waits for others, since only the first one plans and compares."""
+PATIENCE = 30
+"""The most days that a process waits for others, since only the first one plans and compares."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +93,19 @@ def started_by_torchrun() -> bool:
 @contextlib.contextmanager
 def joined() -> Iterator[Ranks]:
     """In this context, the processes that torchrun started are connected, on CPUs."""
+    from datetime import timedelta
+
     import torch.distributed as dist
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     counts = (f"TORCHELASTIC_{name}" for name in ("RESTART_COUNT", "MAX_RESTARTS"))
+    patience = timedelta(days=PATIENCE)
     restarts, max_restarts = (int(os.environ.get(count, "0")) for count in counts)
-    rendezvous_store, rank, size = next(rendezvous("env://", timeout=PATIENCE))
+    rendezvous_store, rank, size = next(rendezvous("env://", timeout=patience))
     # The store also holds the addresses of processes of an earlier start.
     store = PrefixStore(f"growc/{restarts}", rendezvous_store)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=patience)
     try:
         yield Ranks(rank, size, restarts < max_restarts)
     finally:
@@ -134,6 +135,8 @@ def _in_touch() -> Iterator[None]:
 
 def _portable(error: Exception) -> Exception:
     """The error, or a copy as RuntimeError if it cannot be pickled."""
+    import pickle
+
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - pickle may raise anything
