@@ -10,7 +10,7 @@ the weights of the chosen experts, which sum to one. All other experts have weig
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -30,6 +30,8 @@ from growc.dialects.onnx.dtype_names import dtype_named
 from growc.dialects.onnx.origins import value_of
 from growc.dialects.onnx.writer import Writer, scope_of
 from growc.ir.graph import Node, Order, Upcycled, Value
+from growc.ir.traits import SIZES
+from growc.ir.walk import walk
 from growc.passes.edits import Mixture
 
 
@@ -116,13 +118,12 @@ class _Inserting(Writer):
     def of_weights(self) -> set[Value]:
         """Return the stored tensors that experts have of their own, and the operands made of them."""
         inside = {*self.network.nodes, *self.network.shapes}
-        own, coming = set(self.parts), list(self.parts)
-        while coming:
-            made = (out for node, _ in coming.pop().users if node not in inside for out in node.outputs)
-            new = [out for out in made if out not in own]
-            own.update(new)
-            coming += new
-        return own
+
+        def made(value: Value) -> Iterator[Value]:
+            readers = (node for node, _ in value.users if node not in inside and not node.has(SIZES))
+            yield from (out for node in readers for out in node.outputs)
+
+        return set(walk(self.parts, made))
 
     def axes_of(self, node: Node) -> list[int]:
         """Return the axes that a Slice names, as axes of the stack."""
