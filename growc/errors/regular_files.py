@@ -53,12 +53,16 @@ def root_cause(error: BaseException) -> BaseException:
     return error
 
 
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, and the errors that it was raised from or behind, the latest first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
 def own_cause(error: BaseException) -> GrowError | None:
     """The first of growc's errors that a library wrapped in an error of its own."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, GrowError):
-        cause = cause.__cause__ or cause.__context__
-    return cause
+    return next((cause for cause in causes(error) if isinstance(cause, GrowError)), None)
 
 
 @contextlib.contextmanager

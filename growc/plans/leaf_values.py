@@ -133,8 +133,10 @@ def filled(step: LeafStep, units: Ints, copied: Array, beside: Beside, std: Devi
         plain[noisy] = False
     result = values.astype(copied.dtype, copy=False)
     if copied.dtype.kind in "iu":  # a float cannot hold every integer
-        exact, new = (copied, False) if step.within is None else _taken(step.within, units, copied)
-        kept = plain[:, None] & ~np.broadcast_to(new, copied.shape)
+        exact, kept = copied, np.broadcast_to(plain[:, None], copied.shape)
+        if step.within is not None:
+            own = step.within.index[units]
+            exact, kept = _taken(step.within, own, copied), kept & ~_new(step.within, own, copied)
         result[kept] = exact[kept]
     return result
 
@@ -151,26 +153,29 @@ def _within(within: Within, units: Ints, values: Array, beside: Beside, std: Dev
     these, where a row is contiguous.
     """
     index = within.index[units]
-    taken, new = _taken(within, units, values)
-    if not new.any():
-        return taken
+    taken = _taken(within, index, values)
     rows = np.flatnonzero((index < 0).any(axis=1))
+    if not rows.size:
+        return taken
     if within.filler == DRAWN:
         fresh = beside.normal(within.key, rows) * std() + std.mean()
     else:
         fresh = np.full((1, len(rows), taken.shape[2]), float(within.filler == ONE))
-    taken[:, rows] = np.where(new[:, rows], fresh, taken[:, rows])
+    taken[:, rows] = np.where(_new(within, index[rows], fresh), fresh, taken[:, rows])
     return taken
 
 
-def _taken(within: Within, units: Ints, values: Array) -> tuple[Array, Bools]:
-    """The elements that rows take of themselves, and the places that take none, each (1, rows, width)."""
-    index = within.index[units]
-    shape = (len(units), -1, index.shape[1], within.behind)
-    places = index[:, None, :, None]
-    taken = np.take_along_axis(values.reshape(shape), np.maximum(places, 0), axis=2)
-    new = np.broadcast_to(places < 0, taken.shape)
-    return taken.reshape(values.shape), new.reshape(values.shape)
+def _taken(within: Within, index: Ints, values: Array) -> Array:
+    """The elements that rows take of themselves, shape (1, rows, width). A place that takes none has any."""
+    shape = (len(index), -1, index.shape[1], within.behind)
+    places = np.maximum(index, 0)[:, None, :, None]
+    return np.take_along_axis(values.reshape(shape), places, axis=2).reshape(values.shape)
+
+
+def _new(within: Within, index: Ints, values: Array) -> Bools:
+    """The places of rows that take no element, in the shape of the rows' values."""
+    parts = values.reshape(len(index), -1, index.shape[1], within.behind)
+    return np.broadcast_to((index < 0)[:, None, :, None], parts.shape).reshape(values.shape)
 
 
 def _place(numbers: Ints) -> slice | Ints:

@@ -72,14 +72,14 @@ def has_pole(node: Node) -> bool:
 
     The cube of any number is finite, and so is a third of it: operands that are one known number count.
     """
-    if without_eps(node) or not node.has(POLE) or node.laws.image is None:
-        return node.has(POLE) or without_eps(node)
-    ranges = {i: _of_any(value) for i, value in enumerate(node.inputs) if value is not None}
-    return bool(image(node, ranges, np.zeros(1, dtype=bool)).wild.any())
+    if not node.has(POLE) or without_eps(node):
+        return without_eps(node)
+    ranges = {i: number_or_any(value, 1) for i, value in enumerate(node.inputs) if value is not None}
+    return node.laws.image is None or bool(image(node, ranges, np.zeros(1, dtype=bool)).wild.any())
 
 
-def _of_any(value: Value) -> UnitRange:
-    """The range of a known number, or of any number."""
+def number_or_any(value: Value, size: int) -> UnitRange:
+    """The range of units that are all one known number, or any numbers."""
     number = scalar(value)
-    anything = UnitRange.anything(1)
+    anything = UnitRange.anything(size)
     return anything if number is None or not np.isfinite(number) else anything.within(number, number)

@@ -169,8 +169,7 @@ class _Inserting(Writer):
             order = attributes.get("perm") or tuple(reversed(range(value.rank)))
             attributes["perm"] = [*front, *(axis + 1 + ones for axis in order)]
         elif node.op == "Concat":
-            axis = node.integer("axis")
-            attributes["axis"] = axis if axis < 0 else axis + 1 + ones
+            attributes["axis"] = _behind(node.integer("axis"), 1 + ones)
         return self.add(node.op, stacks, f"{own.name}.experts", **attributes)
 
     def stack(self, use: Value, ones: int) -> ir.Value:
@@ -265,9 +264,9 @@ def _stem(names: Sequence[str]) -> str:
     return "".join(f"{same[0]}." for same in takewhile(lambda same_part: len(set(same_part)) == 1, parts))
 
 
-def _behind(axis: int) -> int:
-    """Return the index of an axis in a stack."""
-    return axis if axis < 0 else axis + 1
+def _behind(axis: int, front: int = 1) -> int:
+    """Return the index of an axis in a stack, behind `front` new axes."""
+    return axis if axis < 0 else axis + front
 
 
 def _reshaped(tensor: ir.TensorProtocol, shape: tuple[int, ...]) -> OnDemand:

@@ -17,6 +17,7 @@ from growc.algebra.indexmap import Bools, Floats, Ints
 from growc.algebra.unit_ranges import STILL, TINY, VARIES, UnitRange
 from growc.ir.graph import Image, Node, OperandRanges
 from growc.passes.axes.norms import scalar
+from growc.passes.dataflow.images import number_or_any
 
 Function = Callable[[Floats], Floats]
 
@@ -100,15 +101,8 @@ class _Interval:
 def _operands(node: Node, operand_ranges: OperandRanges) -> list[UnitRange]:
     """Return the ranges of all operands. One number for all units stands for each of them."""
     size = len(operand_ranges[min(operand_ranges)].low)
-    ranges = []
-    for i, value in enumerate(node.inputs):
-        number = scalar(value)
-        other = UnitRange.anything(size)
-        if number is not None and np.isfinite(number):
-            other = UnitRange.anything(size, STILL).within(number, number)
-        if value is not None:
-            ranges.append(operand_ranges.get(i, other))
-    return ranges
+    inputs = ((i, value) for i, value in enumerate(node.inputs) if value is not None)
+    return [operand_ranges[i] if i in operand_ranges else number_or_any(v, size) for i, v in inputs]
 
 
 def _abs(node: Node, operand_ranges: OperandRanges) -> UnitRange:

@@ -76,13 +76,10 @@ def clean(program: ExportedProgram) -> None:
     inline_regions(program.graph_module)
     inline_batched(program.graph_module.graph)
     take_apart(program.graph_module.graph)
-    graph, stored_kinds = program.graph, (InputKind.PARAMETER, InputKind.BUFFER)
-    functionalise(
-        graph, {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in stored_kinds}
-    )
+    graph = program.graph
+    functionalise(graph, _inputs(program, InputKind.PARAMETER, InputKind.BUFFER))
     take_apart(graph)  # also the operators that replaced writes
-    specs = program.graph_signature.input_specs
-    numbers = {spec.arg.name for spec in specs if spec.kind is InputKind.CONSTANT_TENSOR}
+    numbers = _inputs(program, InputKind.CONSTANT_TENSOR)
     for node in list(graph.nodes):
         if node.target in TYPED:
             node.target, node.args = aten.to.dtype, (node.args[0], node.meta["val"].dtype)
@@ -108,6 +105,11 @@ def clean(program: ExportedProgram) -> None:
         if isinstance(spec.arg, TensorArgument) and isinstance(result, fx.Node):
             spec.arg = TensorArgument(result.name)
     program.graph_module.recompile()
+
+
+def _inputs(program: ExportedProgram, *kinds: InputKind) -> set[str]:
+    """Return the names of the inputs of some kinds."""
+    return {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind in kinds}
 
 
 def _stretched(node: fx.Node) -> list[Any]:

@@ -22,6 +22,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from growc.errors.diagnostic import Diagnostic
+from growc.errors.regular_files import causes
 
 __all__ = ["asks_data", "asserted", "reasons", "untraceable"]
 
@@ -56,7 +57,7 @@ def asks_data(error: BaseException) -> bool:
     """Whether a forward failed because it asks for values, rather than because its inputs do not fit."""
     return any(
         isinstance(cause, ASKING) or any(message in str(cause) for message in SIZES)
-        for cause in _chain(error)
+        for cause in causes(error)
     )
 
 
@@ -74,15 +75,9 @@ def untraceable(module: nn.Module, reason: Exception) -> Diagnostic:
     return Diagnostic("G317", message, notes=reasons(reason))
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
 def _place(error: BaseException) -> str:
     """Return the last line of the forward that ran, taken from the earliest error of the chain."""
-    for cause in reversed(list(_chain(error))):
+    for cause in reversed(list(causes(error))):
         for frame in reversed(traceback.extract_tb(cause.__traceback__)):
             path = Path(frame.filename)
             if path.is_file() and not _between(path):

@@ -6,14 +6,12 @@ in the next one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from torch.utils.hooks import RemovableHandle
 
 __all__ = ["StatefulError", "of_every_call"]
 
@@ -38,7 +36,7 @@ def of_every_call(module: nn.Module, export: Callable[[], ExportedProgram]) -> E
         after = _attributes(module)
         changes.append({place: place.value for place in after if after[place] != before.get(place)})
 
-    with _hook(module.register_forward_hook(record)):
+    with module.register_forward_hook(record):
         program = export()
     changed = changes[0] if changes else {}
     if not changed:
@@ -48,20 +46,12 @@ def of_every_call(module: nn.Module, export: Callable[[], ExportedProgram]) -> E
         for place, value in changed.items():
             place.part.__dict__[place.attribute] = value
 
-    with _hook(module.register_forward_pre_hook(begin)):
+    with module.register_forward_pre_hook(begin):
         again = export()
     if _same(program, again):
         return program
     names = ", ".join(f"`{place.attribute}`" for place in changed)
     raise StatefulError(f"its forward changes {names}, and computes something else when it is called again")
-
-
-@contextmanager
-def _hook(handle: RemovableHandle) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 @dataclass(frozen=True)
